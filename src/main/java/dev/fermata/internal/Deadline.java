@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+package dev.fermata.internal;
+
+import java.util.concurrent.TimeUnit;
+
+/**
+ * Absolute deadlines on the clock of {@link System#nanoTime}, which HotSpot on Linux reads from
+ * {@code CLOCK_MONOTONIC}, the clock of the futex.
+ */
+public final class Deadline {
+    /** No deadline. */
+    public static final long NEVER = Long.MAX_VALUE;
+
+    private Deadline() {
+    }
+
+    /** The deadline that lies a time-out ahead; {@link #NEVER} where the sum overflows. */
+    public static long after(long timeout, TimeUnit unit) {
+        long nanos = unit.toNanos(timeout); // saturates
+        long now = System.nanoTime();
+        return nanos <= 0 ? now : now > NEVER - nanos ? NEVER : now + nanos;
+    }
+
+    /** Whether the deadline has come. */
+    public static boolean passed(long deadline) {
+        return deadline != NEVER && System.nanoTime() - deadline >= 0;
+    }
+}

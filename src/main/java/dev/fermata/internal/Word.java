@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+package dev.fermata.internal;
+
+import dev.fermata.DamagedMappingException;
+import dev.fermata.InvalidWordException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.VarHandle;
+import java.util.Objects;
+
+/**
+ * An aligned 32-bit word in native or mapped memory, with operations named by their ordering.
+ *
+ * <p>The Java memory model does not speak of native memory. These operations rest on HotSpot, which compiles them to
+ * the same instructions as for fields, and on the hardware.
+ */
+public final class Word {
+    /** The only VarHandle on words. */
+    private static final VarHandle INT = ValueLayout.JAVA_INT.varHandle();
+
+    /** Enough calls for HotSpot's first compiler: about 3 ms. See PROTOCOL.md, "Damaged mappings". */
+    private static final int WARM_UP = 1000;
+
+    static {
+        Word scratch = new Word(Arena.ofAuto().allocate(ValueLayout.JAVA_INT), 0);
+        for (int i = 0; i < WARM_UP; i++) {
+            scratch.casAcquire(0, 1);
+            scratch.casRelease(1, 2);
+            scratch.swapAcquire(scratch.loadRelaxed());
+            scratch.swapRelease(0);
+            scratch.addRelaxed(1);
+            scratch.storeRelaxed(scratch.loadAcquire() - 1);
+        }
+    }
+
+    private final MemorySegment segment;
+    private final long offset;
+
+    private Word(MemorySegment segment, long offset) {
+        this.segment = segment.asSlice(offset, Integer.BYTES);
+        this.offset = offset;
+    }
+
+    /**
+     * The word at an offset in bytes.
+     *
+     * @throws InvalidWordException if the place cannot hold one
+     */
+    public static Word at(MemorySegment segment, long offset) {
+        Objects.requireNonNull(segment, "segment");
+        if (!segment.isNative()) {
+            throw new InvalidWordException(segment, offset,
+                    "it is on the Java heap, where no other process sees it; map a file or allocate native memory");
+        }
+        if (segment.isReadOnly()) {
+            throw new InvalidWordException(segment, offset,
+                    "the segment is read-only, and taking a lock writes; map the file READ_WRITE");
+        }
+        if (offset < 0 || offset > segment.byteSize() - Integer.BYTES) {
+            throw new InvalidWordException(segment, offset,
+                    "out of range; 4 bytes must lie within the segment's " + segment.byteSize());
+        }
+        if ((segment.address() + offset) % Integer.BYTES != 0) {
+            throw new InvalidWordException(segment, offset,
+                    "misaligned; its address must be a multiple of 4, found remainder "
+                            + (segment.address() + offset) % Integer.BYTES);
+        }
+        return new Word(segment, offset);
+    }
+
+    /** The four bytes of the word. */
+    MemorySegment segment() {
+        return segment;
+    }
+
+    /** Whether both are the same word of the same mapping. */
+    public boolean isAt(Word other) {
+        return segment.address() == other.segment.address();
+    }
+
+    public int loadRelaxed() {
+        return (int) INT.getOpaque(segment, 0L);
+    }
+
+    public int loadAcquire() {
+        return (int) INT.getAcquire(segment, 0L);
+    }
+
+    public void storeRelaxed(int value) {
+        INT.setOpaque(segment, 0L, value);
+    }
+
+    /** Acquire. In fact a full fence: the one form that even HotSpot's first compiler makes one instruction of. */
+    public boolean casAcquire(int expected, int value) {
+        return cas(expected, value);
+    }
+
+    /** Release. In fact a full fence, as {@link #casAcquire}. */
+    public boolean casRelease(int expected, int value) {
+        return cas(expected, value);
+    }
+
+    private boolean cas(int expected, int value) {
+        return INT.compareAndSet(segment, 0L, expected, value);
+    }
+
+    /** Acquire. In fact a full fence; HotSpot makes one instruction of it only in this form. */
+    public int swapAcquire(int value) {
+        return swap(value);
+    }
+
+    /** Release. In fact a full fence, as {@link #swapAcquire}. */
+    public int swapRelease(int value) {
+        return swap(value);
+    }
+
+    /** Acquire and release. */
+    public int swap(int value) {
+        return (int) INT.getAndSet(segment, 0L, value);
+    }
+
+    public int addRelaxed(int delta) {
+        return (int) INT.getAndAdd(segment, 0L, delta);
+    }
+
+    /** The kernel or the JVM found that the page is gone. */
+    public DamagedMappingException lost() {
+        return new DamagedMappingException(
+                "the page of the word at offset %d is gone; was the file truncated? Map a fresh file".formatted(offset),
+                null);
+    }
+
+    /** The word holds a value that the protocol never writes. */
+    public DamagedMappingException impossible(int found, String expected) {
+        return new DamagedMappingException(
+                "the word at offset %d holds %d (0x%x); expected %s. Something else writes there, or the file was damaged"
+                        .formatted(offset, Integer.toUnsignedLong(found), found, expected),
+                null);
+    }
+
+    @Override
+    public String toString() {
+        return "word at offset " + offset;
+    }
+}
