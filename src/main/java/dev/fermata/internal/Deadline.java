@@ -21,6 +21,12 @@ public final class Deadline {
         return nanos <= 0 ? now : now > NEVER - nanos ? NEVER : now + nanos;
     }
 
+    /** The deadline, or the point of time that lies {@code nanos} ahead if that comes first. */
+    public static long earlier(long deadline, long nanos) {
+        long now = System.nanoTime();
+        return deadline == NEVER || deadline - now > nanos ? now + nanos : deadline;
+    }
+
     /** Whether the deadline has come. */
     public static boolean passed(long deadline) {
         return deadline != NEVER && System.nanoTime() - deadline >= 0;

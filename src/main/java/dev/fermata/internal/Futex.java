@@ -16,6 +16,9 @@ public interface Futex {
     /** All sleepers, for {@link #wake}. */
     int ALL = Integer.MAX_VALUE;
 
+    /** How long a waiter sleeps at most before it looks again, in nanoseconds: 2 s. */
+    long LOOK_AGAIN = 2_000_000_000;
+
     /** The kernel's. */
     Futex SYSTEM = new SystemFutex(NativeCalls.SYSTEM);
 
@@ -51,12 +54,13 @@ public interface Futex {
     int wake(Word word, int count);
 
     /**
-     * {@link #wait} for the loop of a protocol, which looks at the word in any case.
+     * {@link #wait} for the loop of a protocol, which looks at the word in any case. Returns after {@link #LOOK_AGAIN}
+     * at the latest: nobody wakes those who sleep on a page that is gone, and only a look finds that it is.
      *
      * @throws DamagedMappingException if the page is gone
      */
     default void sleep(Word word, int expected, long deadline) {
-        switch (wait(word, expected, deadline)) {
+        switch (wait(word, expected, Deadline.earlier(deadline, LOOK_AGAIN))) {
             case FAULT -> throw word.lost();
             case INVALID, UNSUPPORTED -> throw new AssertionError("the kernel refused to wait on " + word);
             case WOKEN, CHANGED, TIMED_OUT, INTERRUPTED -> { }

@@ -57,7 +57,11 @@ public final class AtomicFlag {
      * @return whether it is set
      */
     public boolean isSet() {
-        return look() == SET;
+        try {
+            return look() == SET;
+        } catch (InternalError e) {
+            throw DamagedMappingException.of(e);
+        }
     }
 
     /**
@@ -66,7 +70,11 @@ public final class AtomicFlag {
      * @return whether it was set before: {@code false} for exactly one of many callers that compete
      */
     public boolean testAndSet() {
-        return look() == SET || swap(SET) == SET;
+        try {
+            return look() == SET || swap(SET) == SET;
+        } catch (InternalError e) {
+            throw DamagedMappingException.of(e);
+        }
     }
 
     /**
@@ -75,7 +83,11 @@ public final class AtomicFlag {
      * @return whether it was set before
      */
     public boolean clear() {
-        return look() == SET && swap(CLEAR) == SET;
+        try {
+            return look() == SET && swap(CLEAR) == SET;
+        } catch (InternalError e) {
+            throw DamagedMappingException.of(e);
+        }
     }
 
     /** Clears the flag for the next round of one-shot use; the same as {@link #clear}. */
@@ -116,21 +128,22 @@ public final class AtomicFlag {
     }
 
     private boolean await(int wanted, long deadline) {
-        while (true) {
-            // Acquire: pairs with the swap; what was written before the change is seen.
-            for (int i = 0; look() != wanted; i++) {
-                if (i >= Spin.LIMIT) {
-                    break;
+        try {
+            while (true) {
+                // Acquire: pairs with the swap; what was written before the change is seen.
+                for (int i = 0; i < Spin.LIMIT && look() != wanted; i++) {
+                    Spin.pause();
                 }
-                Spin.pause();
+                if (look() == wanted) {
+                    return true;
+                }
+                if (Deadline.passed(deadline)) {
+                    return false;
+                }
+                futex.sleep(word, SET + CLEAR - wanted, deadline);
             }
-            if (look() == wanted) {
-                return true;
-            }
-            if (Deadline.passed(deadline)) {
-                return false;
-            }
-            futex.sleep(word, SET + CLEAR - wanted, deadline);
+        } catch (InternalError e) {
+            throw DamagedMappingException.of(e);
         }
     }
 

@@ -79,14 +79,22 @@ public final class SpinLock {
      * @return whether it was taken
      */
     public boolean tryLock() {
-        // Acquire: pairs with the release in unlock; makes the critical section before this one visible.
-        return look() == FREE && word.casAcquire(FREE, LOCKED);
+        try {
+            // Acquire: pairs with the release in unlock; makes the critical section before this one visible.
+            return look() == FREE && word.casAcquire(FREE, LOCKED) && acquired();
+        } catch (InternalError e) {
+            throw DamagedMappingException.of(e);
+        }
     }
 
     /** Takes the lock, waiting for as long as it takes. Acquire. */
     public void lock() {
-        if (!tryLock()) {
-            lockContended(Deadline.NEVER);
+        try {
+            if (!tryLock()) {
+                lockContended(Deadline.NEVER);
+            }
+        } catch (InternalError e) {
+            throw DamagedMappingException.of(e);
         }
     }
 
@@ -102,22 +110,34 @@ public final class SpinLock {
     }
 
     private boolean lockContended(long deadline) {
-        while (true) {
-            for (int i = 0; i < spinLimit; i++) {
+        try {
+            while (true) {
+                for (int i = 0; i < spinLimit; i++) {
+                    if (tryLock()) {
+                        return true;
+                    }
+                    Spin.pause();
+                }
+                // One who was woken tries before it looks at the clock: if that fails, the new holder wakes the next.
                 if (tryLock()) {
                     return true;
                 }
-                Spin.pause();
+                if (Deadline.passed(deadline)) {
+                    return false;
+                }
+                futex.sleep(word, LOCKED, deadline);
             }
-            // Whoever consumed a wake tries before it looks at the clock: if it fails, the new holder wakes the next.
-            if (tryLock()) {
-                return true;
-            }
-            if (Deadline.passed(deadline)) {
-                return false;
-            }
-            futex.sleep(word, LOCKED, deadline);
+        } catch (InternalError e) {
+            throw DamagedMappingException.of(e);
         }
+    }
+
+    private boolean acquired() {
+        // On a page that is gone, compiled code skips the compare-and-set and may take it for a success.
+        if (look() == FREE) {
+            throw word.impossible(FREE, "1, having just been locked");
+        }
+        return true;
     }
 
     /**
@@ -126,11 +146,15 @@ public final class SpinLock {
      * @throws IllegalMonitorStateException if it is free; nothing has been changed
      */
     public void unlock() {
-        // Release: pairs with the acquire in tryLock; publishes the critical section.
-        if (look() == FREE || word.swapRelease(FREE) == FREE) {
-            throw new IllegalMonitorStateException(this + " is not locked");
+        try {
+            // Release: pairs with the acquire in tryLock; publishes the critical section.
+            if (look() == FREE || word.swapRelease(FREE) == FREE) {
+                throw new IllegalMonitorStateException(this + " is not locked");
+            }
+            futex.wake(word, 1);
+        } catch (InternalError e) {
+            throw DamagedMappingException.of(e);
         }
-        futex.wake(word, 1);
     }
 
     /**

@@ -126,14 +126,22 @@ public final class WordMutex {
      * @return whether it was taken
      */
     public boolean tryLock() {
-        // Acquire: pairs with the release in unlock; makes the critical section before this one visible.
-        return look() == FREE && word.casAcquire(FREE, LOCKED) && acquired();
+        try {
+            // Acquire: pairs with the release in unlock; makes the critical section before this one visible.
+            return look() == FREE && word.casAcquire(FREE, LOCKED) && acquired();
+        } catch (InternalError e) {
+            throw DamagedMappingException.of(e);
+        }
     }
 
     /** Takes the mutex, waiting for as long as it takes. Acquire. */
     public void lock() {
-        if (!tryLock()) {
-            lockContended(Deadline.NEVER);
+        try {
+            if (!tryLock()) {
+                lockContended(Deadline.NEVER);
+            }
+        } catch (InternalError e) {
+            throw DamagedMappingException.of(e);
         }
     }
 
@@ -149,20 +157,24 @@ public final class WordMutex {
     }
 
     private boolean lockContended(long deadline) {
-        int v = spin();
-        if (v == FREE && word.casAcquire(FREE, LOCKED)) {
-            return acquiredSlowly();
-        }
-        while (true) {
-            // Before the clock: one who was woken and leaves must leave CONTENDED for the sleepers that remain.
-            if (v != CONTENDED && word.swapAcquire(CONTENDED) == FREE) {
+        try {
+            int v = spin();
+            if (v == FREE && word.casAcquire(FREE, LOCKED)) {
                 return acquiredSlowly();
             }
-            if (Deadline.passed(deadline)) {
-                return false;
+            while (true) {
+                // Before the clock: one who was woken and leaves must leave CONTENDED for the sleepers that remain.
+                if (v != CONTENDED && word.swapAcquire(CONTENDED) == FREE) {
+                    return acquiredSlowly();
+                }
+                if (Deadline.passed(deadline)) {
+                    return false;
+                }
+                futex.sleep(word, CONTENDED, deadline);
+                v = spin();
             }
-            futex.sleep(word, CONTENDED, deadline);
-            v = spin();
+        } catch (InternalError e) {
+            throw DamagedMappingException.of(e);
         }
     }
 
@@ -200,17 +212,21 @@ public final class WordMutex {
      * @throws IllegalMonitorStateException if it is free; nothing has been changed
      */
     public void unlock() {
-        if (look() == FREE) {
-            throw notLocked();
-        }
-        if (owner != null) {
-            owner.storeRelaxed(0);
-        }
-        // Release: pairs with the acquire in lock; publishes the critical section.
-        switch (word.swapRelease(FREE)) {
-            case FREE -> throw notLocked();
-            case CONTENDED -> wake();
-            default -> { }
+        try {
+            if (look() == FREE) {
+                throw notLocked();
+            }
+            if (owner != null) {
+                owner.storeRelaxed(0);
+            }
+            // Release: pairs with the acquire in lock; publishes the critical section.
+            switch (word.swapRelease(FREE)) {
+                case FREE -> throw notLocked();
+                case CONTENDED -> wake();
+                default -> { }
+            }
+        } catch (InternalError e) {
+            throw DamagedMappingException.of(e);
         }
     }
 

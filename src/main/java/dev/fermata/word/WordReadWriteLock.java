@@ -80,18 +80,22 @@ public final class WordReadWriteLock {
      * @throws Error if 2³⁰−1 holders share it already; nothing has been changed
      */
     public boolean tryLockShared() {
-        int v = look();
-        while (!isClaimed(v)) {
-            if (shared(v) == COUNT) {
-                throw new Error("Maximum lock count exceeded: %s has %d shared holders".formatted(word, shared(v)));
+        try {
+            int v = look();
+            while (!isClaimed(v)) {
+                if (shared(v) == COUNT) {
+                    throw new Error("Maximum lock count exceeded: %s has %d shared holders".formatted(word, shared(v)));
+                }
+                // Acquire: pairs with the release in unlockExclusive.
+                if (word.casAcquire(v, v + 1)) {
+                    return acquired(shared(look()) != 0);
+                }
+                v = look();
             }
-            // Acquire: pairs with the release in unlockExclusive.
-            if (word.casAcquire(v, v + 1)) {
-                return true;
-            }
-            v = look();
+            return false;
+        } catch (InternalError e) {
+            throw DamagedMappingException.of(e);
         }
-        return false;
     }
 
     /**
@@ -116,12 +120,16 @@ public final class WordReadWriteLock {
     }
 
     private boolean lockShared(long deadline) {
-        while (!tryLockShared()) {
-            if (!awaitUnclaimed(deadline)) {
-                return false;
+        try {
+            while (!tryLockShared()) {
+                if (!awaitUnclaimed(deadline)) {
+                    return false;
+                }
             }
+            return true;
+        } catch (InternalError e) {
+            throw DamagedMappingException.of(e);
         }
-        return true;
     }
 
     /**
@@ -130,16 +138,20 @@ public final class WordReadWriteLock {
      * @throws IllegalMonitorStateException if no one shares the lock; nothing has been changed
      */
     public void unlockShared() {
-        int v;
-        do {
-            v = look();
-            if (shared(v) == 0) {
-                throw new IllegalMonitorStateException(this + " has no shared holder");
+        try {
+            int v;
+            do {
+                v = look();
+                if (shared(v) == 0) {
+                    throw new IllegalMonitorStateException(this + " has no shared holder");
+                }
+                // Release: pairs with the acquire in drain; what was read here was read before a writer's change.
+            } while (!word.casRelease(v, v - 1));
+            if (v - 1 == EXCL) {
+                wake();
             }
-            // Release: pairs with the acquire in drain; what was read here was read before a writer's change.
-        } while (!word.casRelease(v, v - 1));
-        if (v - 1 == EXCL) {
-            wake();
+        } catch (InternalError e) {
+            throw DamagedMappingException.of(e);
         }
     }
 
@@ -149,7 +161,11 @@ public final class WordReadWriteLock {
      * @return whether it was taken
      */
     public boolean tryLockExclusive() {
-        return look() == FREE && word.casAcquire(FREE, EXCL);
+        try {
+            return look() == FREE && word.casAcquire(FREE, EXCL) && acquired(look() == EXCL);
+        } catch (InternalError e) {
+            throw DamagedMappingException.of(e);
+        }
     }
 
     /** Takes the lock exclusively, waiting for as long as it takes. Acquire. */
@@ -170,7 +186,11 @@ public final class WordReadWriteLock {
     }
 
     private boolean lockExclusive(long deadline) {
-        return claim(deadline) && drain(deadline);
+        try {
+            return claim(deadline) && drain(deadline);
+        } catch (InternalError e) {
+            throw DamagedMappingException.of(e);
+        }
     }
 
     private boolean claim(long deadline) {
@@ -235,11 +255,15 @@ public final class WordReadWriteLock {
     }
 
     private void leaveExclusive(int next) {
-        // Release: pairs with the acquires in tryLockShared and claim; publishes the critical section.
-        if (look() != EXCL || !word.casRelease(EXCL, next)) {
-            throw new IllegalMonitorStateException(this + " is not held exclusively");
+        try {
+            // Release: pairs with the acquires in tryLockShared and claim; publishes the critical section.
+            if (look() != EXCL || !word.casRelease(EXCL, next)) {
+                throw new IllegalMonitorStateException(this + " is not held exclusively");
+            }
+            wake();
+        } catch (InternalError e) {
+            throw DamagedMappingException.of(e);
         }
-        wake();
     }
 
     private void wake() {
@@ -279,6 +303,14 @@ public final class WordReadWriteLock {
      */
     public int sharedCount() {
         return shared(look());
+    }
+
+    /** On a page that is gone, compiled code skips the compare-and-set and may take it for a success. */
+    private boolean acquired(boolean confirmed) {
+        if (!confirmed) {
+            throw word.impossible(look(), "the lock to be held, having just been taken");
+        }
+        return true;
     }
 
     private int look() {

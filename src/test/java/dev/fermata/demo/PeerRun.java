@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+package dev.fermata.demo;
+
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import dev.fermata.demo.DemoRecord.Language;
+import dev.fermata.demo.DemoRecord.Mode;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.nio.channels.FileChannel;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.stream.Stream;
+
+/** Peers on one record in a file of their own; closing ends them and removes the file. */
+final class PeerRun implements AutoCloseable {
+    static final long OFFSET = 4096;
+    static final long FILE_SIZE = OFFSET + DemoRecord.SIZE;
+
+    /** What a peer left behind. */
+    record Ended(Language language, int exitCode, String output) {
+    }
+
+    private record Started(Language language, Process process, Path output) {
+    }
+
+    private final Path directory;
+    private final Path file;
+    private final Arena arena = Arena.ofShared();
+    private final DemoRecord record;
+    private final List<Started> started = new ArrayList<>();
+
+    PeerRun() throws IOException {
+        directory = Files.createTempDirectory(Path.of("/dev/shm"), "fermata-test-");
+        file = directory.resolve("record");
+        Files.write(file, new byte[(int) FILE_SIZE]);
+        record = DemoRecord.map(file, OFFSET, arena);
+        record.gate().testAndSet();
+    }
+
+    Path file() {
+        return file;
+    }
+
+    DemoRecord record() {
+        return record;
+    }
+
+    Process start(Language language, long iterations, Mode mode, int threads) throws IOException {
+        return startAt(language, OFFSET, iterations, mode, threads);
+    }
+
+    Process startAt(Language language, long offset, long iterations, Mode mode, int threads) throws IOException {
+        return start(List.of(), language, offset, iterations, mode, threads);
+    }
+
+    /** Starts a peer under another program, such as a tracer. */
+    Process start(List<String> under, Language language, long offset, long iterations, Mode mode, int threads)
+            throws IOException {
+        var missing = PeerProcess.missing(language);
+        assumeTrue(missing.isEmpty(), missing.orElse(""));
+        List<String> command = new ArrayList<>(under);
+        command.addAll(PeerProcess.command(language));
+        command.addAll(List.of(file.toString(), Long.toString(offset), Long.toString(iterations),
+                "--mode", mode.toString(), "--threads", Integer.toString(threads)));
+        Path output = directory.resolve("output-" + started.size());
+        Process process = new ProcessBuilder(command)
+                .redirectErrorStream(true).redirectOutput(output.toFile()).start();
+        started.add(new Started(language, process, output));
+        return process;
+    }
+
+    void openGate() {
+        record.gate().clear();
+    }
+
+    /** Waits until that many threads stand at the gate. */
+    void awaitGate(int threads) throws InterruptedException, IOException {
+        while (allSlots().filter(slot -> slot.state() == DemoRecord.State.AT_GATE).count() < threads) {
+            for (Started peer : started) {
+                requireAlive(peer);
+            }
+            Thread.sleep(1);
+        }
+    }
+
+    long mismatches() {
+        return allSlots().mapToLong(DemoRecord.Slot::mismatches).sum();
+    }
+
+    void truncate() throws IOException {
+        try (FileChannel channel = FileChannel.open(file, StandardOpenOption.WRITE)) {
+            channel.truncate(0);
+        }
+    }
+
+    /** Waits until every process has got that many acquisitions. */
+    void awaitAcquisitions(long each) throws InterruptedException, IOException {
+        for (Started peer : started) {
+            while (slots(peer).mapToLong(DemoRecord.Slot::acquisitions).sum() < each) {
+                requireAlive(peer);
+                Thread.sleep(1);
+            }
+        }
+    }
+
+    private Stream<DemoRecord.Slot> slots(Started peer) {
+        return allSlots().filter(slot -> slot.pid() == peer.process().pid());
+    }
+
+    private Stream<DemoRecord.Slot> allSlots() {
+        return Stream.iterate(0, i -> i < record.slotsUsed(), i -> i + 1).map(record::slot);
+    }
+
+    /** Waits until a thread of the process sleeps on the lock word. */
+    void awaitAsleep(Process process) throws IOException, InterruptedException {
+        Started peer = started.stream().filter(p -> p.process() == process).findFirst().orElseThrow();
+        while (true) {
+            requireAlive(peer);
+            List<Long> bases = mappings(process.pid()).toList();
+            try (Stream<Path> tasks = Files.list(Path.of("/proc/" + process.pid() + "/task"))) {
+                if (tasks.anyMatch(task -> bases.stream().anyMatch(base -> sleepsOn(task, base)))) {
+                    return;
+                }
+            }
+            Thread.sleep(1);
+        }
+    }
+
+    /** Where the process has mapped the record. */
+    private Stream<Long> mappings(long pid) throws IOException {
+        return Files.readString(Path.of("/proc/" + pid + "/maps")).lines()
+                .filter(line -> line.endsWith(file.toString()))
+                .map(line -> line.split(" +"))
+                .map(fields -> Long.parseUnsignedLong(fields[0], 0, fields[0].indexOf('-'), 16)
+                        + OFFSET - Long.parseUnsignedLong(fields[2], 16));
+    }
+
+    private static boolean sleepsOn(Path task, long address) {
+        try { // the number of the system call, then its arguments in hexadecimal
+            String[] call = Files.readString(task.resolve("syscall")).split(" ");
+            return call.length > 1 && call[1].equals("0x" + Long.toHexString(address));
+        } catch (IOException endedMeanwhile) {
+            return false;
+        }
+    }
+
+    private static void requireAlive(Started peer) throws IOException {
+        if (!peer.process().isAlive()) {
+            throw new AssertionError(peer.language() + " ended early: " + Files.readString(peer.output()));
+        }
+    }
+
+    /** Waits for all to end. */
+    List<Ended> await() throws InterruptedException, IOException {
+        List<Ended> ended = new ArrayList<>();
+        for (Started peer : started) {
+            int exitCode = peer.process().waitFor();
+            ended.add(new Ended(peer.language(), exitCode,
+                    Files.readString(peer.output(), StandardCharsets.UTF_8).strip()));
+        }
+        return ended;
+    }
+
+    @Override
+    public void close() throws IOException {
+        for (Started peer : started) {
+            peer.process().descendants().forEach(ProcessHandle::destroyForcibly);
+            peer.process().destroyForcibly().onExit().join();
+        }
+        arena.close();
+        try (Stream<Path> files = Files.list(directory)) {
+            for (Path each : files.toList()) {
+                Files.delete(each);
+            }
+        }
+        Files.delete(directory);
+    }
+}
