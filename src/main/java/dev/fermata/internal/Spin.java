@@ -22,8 +22,10 @@ public final class Spin {
         }
         try {
             PAUSE.invokeExact();
+        } catch (RuntimeException | Error unchecked) { // an InternalError, raised late for an access to a lost page
+            throw unchecked;
         } catch (Throwable impossible) {
-            throw new AssertionError(impossible);
+            throw new AssertionError("a downcall threw a checked exception", impossible);
         }
     }
 
@@ -36,10 +38,6 @@ public final class Spin {
             Thread.onSpinWait();
             return 1;
         }
-        try {
-            return (int) PAUSE_REPEATEDLY.invokeExact(n);
-        } catch (Throwable impossible) {
-            throw new AssertionError(impossible);
-        }
+        return ShimCalls.call(() -> (int) PAUSE_REPEATEDLY.invokeExact(n));
     }
 }

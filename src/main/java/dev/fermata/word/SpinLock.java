@@ -167,11 +167,15 @@ public final class SpinLock {
     }
 
     private int look() {
-        int v = word.loadRelaxed();
-        if (v != FREE && v != LOCKED) {
-            throw word.impossible(v, "0 (free) or 1 (locked)");
+        try {
+            int v = word.loadRelaxed();
+            if (v != FREE && v != LOCKED) {
+                throw word.impossible(v, "0 (free) or 1 (locked)");
+            }
+            return v;
+        } catch (InternalError e) {
+            throw DamagedMappingException.of(e);
         }
-        return v;
     }
 
     @Override

@@ -127,8 +127,7 @@ public final class WordMutex {
      */
     public boolean tryLock() {
         try {
-            // Acquire: pairs with the release in unlock; makes the critical section before this one visible.
-            return look() == FREE && word.casAcquire(FREE, LOCKED) && acquired();
+            return look() == FREE && take();
         } catch (InternalError e) {
             throw DamagedMappingException.of(e);
         }
@@ -137,7 +136,7 @@ public final class WordMutex {
     /** Takes the mutex, waiting for as long as it takes. Acquire. */
     public void lock() {
         try {
-            if (!tryLock()) {
+            if (glance() != FREE || !take()) {
                 lockContended(Deadline.NEVER);
             }
         } catch (InternalError e) {
@@ -154,6 +153,11 @@ public final class WordMutex {
      */
     public boolean tryLock(long timeout, TimeUnit unit) {
         return tryLock() || timeout > 0 && lockContended(Deadline.after(timeout, unit));
+    }
+
+    private boolean take() {
+        // Acquire: pairs with the release in unlock; makes the critical section before this one visible.
+        return word.casAcquire(FREE, LOCKED) && acquired();
     }
 
     private boolean lockContended(long deadline) {
@@ -200,7 +204,7 @@ public final class WordMutex {
             owner.storeRelaxed(ownerId);
         }
         // On a page that is gone, compiled code skips the compare-and-set and may take it for a success.
-        if (look() == FREE) {
+        if (glance() == FREE) {
             throw word.impossible(FREE, "1 or 2, having just been locked");
         }
         return true;
@@ -213,7 +217,7 @@ public final class WordMutex {
      */
     public void unlock() {
         try {
-            if (look() == FREE) {
+            if (glance() == FREE) {
                 throw notLocked();
             }
             if (owner != null) {
@@ -249,7 +253,11 @@ public final class WordMutex {
      * @return the count, or -1 where there is no counter
      */
     public long slowPathAcquisitions() {
-        return slowPaths == null ? -1 : Integer.toUnsignedLong(slowPaths.loadRelaxed());
+        try {
+            return slowPaths == null ? -1 : Integer.toUnsignedLong(slowPaths.loadRelaxed());
+        } catch (InternalError e) {
+            throw DamagedMappingException.of(e);
+        }
     }
 
     /**
@@ -258,11 +266,27 @@ public final class WordMutex {
      * @return the holder's id, or 0 for nobody and where there is no owner word
      */
     public int owner() {
-        return owner == null ? 0 : owner.loadRelaxed();
+        try {
+            return owner == null ? 0 : owner.loadRelaxed();
+        } catch (InternalError e) {
+            throw DamagedMappingException.of(e);
+        }
     }
 
     private int look() {
-        int v = word.loadRelaxed();
+        try {
+            return checked(word.loadRelaxed());
+        } catch (InternalError e) {
+            throw DamagedMappingException.of(e);
+        }
+    }
+
+    /** A look right beside a read-modify-write. */
+    private int glance() {
+        return checked(word.loadPlain());
+    }
+
+    private int checked(int v) {
         if (v < FREE || v > CONTENDED) {
             throw word.impossible(v, "0 (free), 1 (locked) or 2 (locked, with waiters)");
         }

@@ -314,7 +314,11 @@ public final class WordReadWriteLock {
     }
 
     private int look() {
-        return checked(word.loadRelaxed());
+        try {
+            return checked(word.loadRelaxed());
+        } catch (InternalError e) {
+            throw DamagedMappingException.of(e);
+        }
     }
 
     /** The claimant's look. Acquire: pairs with the release in unlockShared. */

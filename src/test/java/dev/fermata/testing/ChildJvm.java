@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+package dev.fermata.testing;
+
+import dev.fermata.Fermata;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.net.URISyntaxException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Collectors;
+
+/** A further JVM with the same classes. Its output and its errors are one stream. */
+public final class ChildJvm implements AutoCloseable {
+    /** Options of a child that may call native code. */
+    public static final String NATIVE_ACCESS = "--enable-native-access=ALL-UNNAMED";
+
+    private final Process process;
+    private final BufferedReader output;
+
+    private ChildJvm(Process process) {
+        this.process = process;
+        this.output = process.inputReader();
+    }
+
+    /** How a child ended. */
+    public record End(int code, String output) {
+    }
+
+    /** Starts one. */
+    public static ChildJvm start(Class<?> main, List<String> options, String... arguments) throws IOException {
+        return start(main, options, Map.of(), arguments);
+    }
+
+    /** Starts one with further environment variables. */
+    public static ChildJvm start(
+            Class<?> main, List<String> options, Map<String, String> environment, String... arguments)
+            throws IOException {
+        List<String> command = new ArrayList<>();
+        command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+        command.addAll(List.of("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx64m"));
+        command.addAll(options);
+        command.addAll(List.of("-cp", origin(Fermata.class) + ":" + origin(main), main.getName()));
+        command.addAll(List.of(arguments));
+        ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true);
+        builder.environment().remove("JAVA_TOOL_OPTIONS");
+        builder.environment().putAll(environment);
+        return new ChildJvm(builder.start());
+    }
+
+    /** Starts one and waits for its end. */
+    public static End run(Class<?> main, List<String> options, String... arguments)
+            throws IOException, InterruptedException {
+        return run(main, options, Map.of(), arguments);
+    }
+
+    /** Starts one with further environment variables and waits for its end. */
+    public static End run(Class<?> main, List<String> options, Map<String, String> environment, String... arguments)
+            throws IOException, InterruptedException {
+        try (ChildJvm child = start(main, options, environment, arguments)) {
+            String output = child.output.lines().collect(Collectors.joining("\n"));
+            return new End(child.process.waitFor(), output);
+        }
+    }
+
+    private static String origin(Class<?> type) {
+        try {
+            return Path.of(type.getProtectionDomain().getCodeSource().getLocation().toURI()).toString();
+        } catch (URISyntaxException impossible) {
+            throw new AssertionError(impossible);
+        }
+    }
+
+    public long pid() {
+        return process.pid();
+    }
+
+    /** The next line of its output; fails where there is none. */
+    public String readLine() throws IOException {
+        String line = output.readLine();
+        if (line == null) {
+            throw new AssertionError("the child ended without a further line");
+        }
+        return line;
+    }
+
+    /** Waits for its end, which is to be a good one. */
+    public void awaitSuccess() throws InterruptedException {
+        String rest = output.lines().collect(Collectors.joining("\n"));
+        int code = process.waitFor();
+        if (code != 0) {
+            throw new AssertionError("the child ended with " + code + ": " + rest);
+        }
+    }
+
+    /** SIGKILL, and the end of it is awaited. */
+    public void kill() {
+        process.destroyForcibly().onExit().join();
+    }
+
+    @Override
+    public void close() {
+        kill();
+    }
+}
