@@ -78,8 +78,10 @@ maven() { mvn -B -q -Dstyle.color=never "$@"; }
 build() {
     say "building with $JAVA_HOME (the first time Maven fetches its plugins)"
     maven -DskipTests -Dmaven.javadoc.skip -Dmaven.source.skip package
-    test_class_path="target/classes:target/test-classes:$(cat target/test-class-path.txt)"
+    test_class_path=$(absolute_class_path)
 }
+
+absolute_class_path() { echo "$root/target/classes:$root/target/test-classes:$(cat "$root/target/test-class-path.txt")"; }
 
 fermata_java() {
     "$JAVA_HOME/bin/java" --module-path target/fermata-*-SNAPSHOT.jar --add-modules dev.fermata \

@@ -165,17 +165,19 @@ public final class DemoRecord {
 
     /** One thread's line of the record: written by that thread, read by anybody. */
     public final class Slot {
-        private final int index;
         private final long at;
+        private final long ownerId;
 
         private Slot(int index) {
-            this.index = index;
             this.at = SLOT + index * SLOT_SIZE;
+            // From the process, not from the record: an int that is loaded there must not be widened on the spot
+            // (PROTOCOL.md, section 6).
+            this.ownerId = ProcessHandle.current().pid() << 32 | index + 1;
         }
 
-        /** What this thread writes into the owner slot. */
+        /** What the thread of this process that claimed the slot writes into the owner slot. */
         public long ownerId() {
-            return (long) pid() << 32 | index + 1;
+            return ownerId;
         }
 
         public int pid() {

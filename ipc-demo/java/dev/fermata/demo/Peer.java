@@ -76,6 +76,9 @@ public final class Peer implements Callable<Integer> {
             return refuse("cannot map %s: %s".formatted(file, e));
         } catch (DemoRecord.UnsuitableException e) {
             return refuse(e.getMessage());
+        } catch (InternalError e) {
+            System.err.println("peer: DAMAGED " + DamagedMappingException.of(e).getMessage());
+            return DAMAGED;
         }
         List<Thread> started = contenders.stream().map(Thread.ofPlatform()::start).toList();
         for (Thread thread : started) {
