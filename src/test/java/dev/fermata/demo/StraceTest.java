@@ -8,8 +8,10 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import dev.fermata.demo.DemoRecord.Language;
 import dev.fermata.demo.DemoRecord.Mode;
 import java.io.IOException;
+import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
@@ -62,18 +64,24 @@ class StraceTest {
         }
     }
 
-    /** Runs a peer of one thread under strace; the gate is open before it looks, or it would wait there. */
+    /** Runs a peer of one thread under strace, which writes a file a thread: in one, calls are cut in two. The gate is open before it looks, or it would wait there. */
     private static Path trace(PeerRun run, Language language, long iterations) throws IOException {
         run.openGate();
         Path trace = run.file().resolveSibling("trace");
-        run.start(List.of("strace", "-f", "-y", "-e", "trace=mmap,futex,futex_waitv", "-o", trace.toString()),
+        run.start(List.of("strace", "-ff", "-y", "-e", "trace=mmap,futex,futex_waitv", "-o", trace.toString()),
                 language, PeerRun.OFFSET, iterations, Mode.MUTEX, 1);
         return trace;
     }
 
     /** The operations of all futex calls on addresses within a mapping of the file. */
     private static List<String> futexOperations(Path trace, Path file) throws IOException {
-        List<String> lines = Files.readAllLines(trace);
+        List<String> lines = new ArrayList<>();
+        try (DirectoryStream<Path> threads =
+                Files.newDirectoryStream(trace.getParent(), trace.getFileName() + ".*")) {
+            for (Path thread : threads) {
+                lines.addAll(Files.readAllLines(thread));
+            }
+        }
         List<Long> bases = lines.stream().map(MAPPING::matcher)
                 .filter(m -> m.find() && m.group(1).equals(file.toString()))
                 .map(m -> Long.decode(m.group(3))).toList();
