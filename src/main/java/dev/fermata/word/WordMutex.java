@@ -59,6 +59,10 @@ public final class WordMutex {
         this.ownerId = ownerId;
     }
 
+    private static boolean isHeld(int v) {
+        return v == LOCKED || v == CONTENDED;
+    }
+
     /**
      * The mutex at an offset. Nothing is written: memory that is all zero holds a free mutex.
      *
@@ -127,7 +131,8 @@ public final class WordMutex {
      */
     public boolean tryLock() {
         try {
-            return look() == FREE && take();
+            // A plain load may be moved out of a caller's loop, so the refusal is decided by a relaxed one.
+            return (word.loadPlain() == FREE || look() == FREE) && take();
         } catch (InternalError e) {
             throw DamagedMappingException.of(e);
         }
@@ -136,7 +141,7 @@ public final class WordMutex {
     /** Takes the mutex, waiting for as long as it takes. Acquire. */
     public void lock() {
         try {
-            if (glance() != FREE || !take()) {
+            if (!tryLock()) {
                 lockContended(Deadline.NEVER);
             }
         } catch (InternalError e) {
@@ -204,8 +209,9 @@ public final class WordMutex {
             owner.storeRelaxed(ownerId);
         }
         // On a page that is gone, compiled code skips the compare-and-set and may take it for a success.
-        if (glance() == FREE) {
-            throw word.impossible(FREE, "1 or 2, having just been locked");
+        int v = word.loadPlain();
+        if (!isHeld(v)) {
+            throw word.impossible(v, "1 or 2, having just been locked");
         }
         return true;
     }
@@ -217,7 +223,7 @@ public final class WordMutex {
      */
     public void unlock() {
         try {
-            if (glance() == FREE) {
+            if (!isHeld(word.loadPlain()) && look() == FREE) {
                 throw notLocked();
             }
             if (owner != null) {
@@ -275,23 +281,16 @@ public final class WordMutex {
 
     private int look() {
         try {
-            return checked(word.loadRelaxed());
+            int v = word.loadRelaxed();
+            if (v != FREE && !isHeld(v)) {
+                throw word.impossible(v, "0 (free), 1 (locked) or 2 (locked, with waiters)");
+            }
+            return v;
         } catch (InternalError e) {
             throw DamagedMappingException.of(e);
         }
     }
 
-    /** A look right beside a read-modify-write. */
-    private int glance() {
-        return checked(word.loadPlain());
-    }
-
-    private int checked(int v) {
-        if (v < FREE || v > CONTENDED) {
-            throw word.impossible(v, "0 (free), 1 (locked) or 2 (locked, with waiters)");
-        }
-        return v;
-    }
 
     private IllegalMonitorStateException notLocked() {
         return new IllegalMonitorStateException(this + " is not locked");
