@@ -88,3 +88,19 @@ fermata_java() {
         --enable-native-access=dev.fermata -Dfermata.peers=target/peers \
         -cp "target/test-classes:$(cat target/test-class-path.txt)" "$@"
 }
+
+# Runs jcstress. Its last line says "N planned; N passed, N failed, …"; nothing is passed if nothing was planned.
+jcstress() { # PLANNED SECONDS OPTION…
+    local planned=$1 seconds=$2 results=$root/target/jcstress
+    shift 2
+    mkdir -p "$results"
+    (cd "$results" && timeout "$seconds" "$JAVA_HOME/bin/java" -cp "$(absolute_class_path)" \
+        org.openjdk.jcstress.Main -r "$results" -sc false -jvmArgsPrepend "--enable-native-access=ALL-UNNAMED" "$@" \
+        > log.txt 2>&1) || true
+    grep -oE '\(Results: .*\)' "$results/log.txt" | tail -1
+    if ! grep -qE "\(Results: $planned planned; $planned passed, 0 failed, 0 soft errs, 0 hard errs\)" \
+        "$results/log.txt"; then
+        tail -60 "$results/log.txt"
+        return 1
+    fi
+}
