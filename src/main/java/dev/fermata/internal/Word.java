@@ -24,6 +24,9 @@ public final class Word {
     /** The only VarHandle on words. */
     private static final VarHandle INT = ValueLayout.JAVA_INT.varHandle();
 
+    /** Whether this JVM compiles nothing (-Xint): then a look must precede every read-modify-write, here too. */
+    public static final boolean INTERPRETED = System.getProperty("java.vm.info", "").contains("interpreted");
+
     /** Enough calls for HotSpot's first compiler: about 3 ms. See PROTOCOL.md, "Damaged mappings". */
     private static final int WARM_UP = 1000;
 

@@ -131,8 +131,10 @@ public final class WordMutex {
      */
     public boolean tryLock() {
         try {
-            // A plain load may be moved out of a caller's loop, so the refusal is decided by a relaxed one.
-            return (word.loadPlain() == FREE || look() == FREE) && take();
+            if (Word.INTERPRETED) {
+                look(); // finds a lost page, which the compare-and-set would not survive there
+            }
+            return take() || look() == FREE && take();
         } catch (InternalError e) {
             throw DamagedMappingException.of(e);
         }
