@@ -116,7 +116,10 @@ public interface Futex {
             // The bare address: the lock is already free, and whoever got it next may close the arena at once.
             int woken = calls.futexWake(word.segment().address(), count);
             if (woken == -EFAULT) {
-                throw word.lost();
+                if (word.segment().scope().isAlive()) {
+                    throw word.lost();
+                }
+                return 0; // closed meanwhile by its last user, who does not sleep
             }
             if (woken < 0) {
                 throw new AssertionError("the kernel refused to wake " + word + ": errno " + -woken);

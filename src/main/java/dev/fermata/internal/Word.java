@@ -8,6 +8,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.VarHandle;
+import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -54,6 +55,8 @@ public final class Word {
             Path file = Files.createTempFile("fermata-", ".scratch");
             try (FileChannel channel = FileChannel.open(
                     file, StandardOpenOption.READ, StandardOpenOption.WRITE, StandardOpenOption.DELETE_ON_CLOSE)) {
+                // Written, not extended by the mapping: a full disk is an exception here, and a SIGBUS later.
+                channel.write(ByteBuffer.allocate(Integer.BYTES));
                 return channel.map(FileChannel.MapMode.READ_WRITE, 0, Integer.BYTES, Arena.ofAuto());
             }
         } catch (IOException | UnsupportedOperationException noSuchFile) {
@@ -160,7 +163,7 @@ public final class Word {
     /** The kernel or the JVM found that the page is gone. */
     public DamagedMappingException lost() {
         return new DamagedMappingException(
-                "the page of the word at offset %d is gone; was the file truncated? Map a fresh file".formatted(offset),
+                "the page of the word at offset %d is gone; was the file truncated, or is the disk full? Map a fresh file".formatted(offset),
                 null);
     }
 

@@ -8,6 +8,7 @@ import dev.fermata.internal.Futex;
 import dev.fermata.internal.Spin;
 import dev.fermata.internal.Word;
 import java.lang.foreign.MemorySegment;
+import java.util.Objects;
 import java.util.concurrent.TimeUnit;
 
 /**
@@ -106,6 +107,7 @@ public final class SpinLock {
      * @return whether it was taken
      */
     public boolean tryLock(long timeout, TimeUnit unit) {
+        Objects.requireNonNull(unit, "unit");
         return tryLock() || timeout > 0 && lockContended(Deadline.after(timeout, unit));
     }
 

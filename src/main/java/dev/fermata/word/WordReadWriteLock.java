@@ -8,6 +8,7 @@ import dev.fermata.internal.Futex;
 import dev.fermata.internal.Spin;
 import dev.fermata.internal.Word;
 import java.lang.foreign.MemorySegment;
+import java.util.Objects;
 import java.util.concurrent.TimeUnit;
 
 /**
@@ -116,6 +117,7 @@ public final class WordReadWriteLock {
      * @throws Error if 2³⁰−1 holders share it already; nothing has been changed
      */
     public boolean tryLockShared(long timeout, TimeUnit unit) {
+        Objects.requireNonNull(unit, "unit");
         return tryLockShared() || timeout > 0 && lockShared(Deadline.after(timeout, unit));
     }
 
@@ -182,6 +184,7 @@ public final class WordReadWriteLock {
      * @return whether it was taken
      */
     public boolean tryLockExclusive(long timeout, TimeUnit unit) {
+        Objects.requireNonNull(unit, "unit");
         return tryLockExclusive() || timeout > 0 && lockExclusive(Deadline.after(timeout, unit));
     }
 

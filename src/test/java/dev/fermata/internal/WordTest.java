@@ -7,13 +7,18 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertThrowsExactly;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.fermata.DamagedMappingException;
 import dev.fermata.InvalidWordException;
+import dev.fermata.testing.ChildJvm;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteBuffer;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -35,6 +40,36 @@ class WordTest {
     @AfterEach
     void free() {
         arena.close();
+    }
+
+    /** The first use of a word in a JVM. */
+    public static final class FirstUse {
+        private FirstUse() {
+        }
+
+        public static void main(String[] arguments) {
+            try (Arena arena = Arena.ofConfined()) {
+                Word word = Word.at(arena.allocate(ValueLayout.JAVA_INT), 0);
+                System.out.println(word.casAcquire(0, 1) ? "taken" : "not taken");
+            }
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"-Xmixed", "-Xint"})
+    void aFullTemporaryDirectoryDoesNotMatter(String mode) throws Exception {
+        assumeTrue(ProcessHandle.current().info().user().orElse("").equals("root"), "only root can mount a tmpfs");
+        Path directory = Files.createTempDirectory("fermata-test-");
+        try { // a mount of its own, which ends with the child
+            ChildJvm.End end = ChildJvm.runUnder(List.of("unshare", "-m", "sh", "-c",
+                    "mount -t tmpfs -o size=64k none \"$0\" && ! dd if=/dev/zero of=\"$0/fill\" bs=4k 2> /dev/null"
+                            + " && exec \"$@\"", directory.toString()),
+                    FirstUse.class, List.of(ChildJvm.NATIVE_ACCESS, mode, "-Djava.io.tmpdir=" + directory));
+            assertEquals("taken", end.output());
+            assertEquals(0, end.code());
+        } finally {
+            Files.delete(directory);
+        }
     }
 
     private static void assertRefused(MemorySegment segment, long offset, String reason) {

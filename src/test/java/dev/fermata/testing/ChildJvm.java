@@ -37,7 +37,18 @@ public final class ChildJvm implements AutoCloseable {
     public static ChildJvm start(
             Class<?> main, List<String> options, Map<String, String> environment, String... arguments)
             throws IOException {
-        List<String> command = new ArrayList<>();
+        return start(List.of(), main, options, environment, arguments);
+    }
+
+    /** Starts one through another program, whose command line is continued with that of the JVM; waits for its end. */
+    public static End runUnder(List<String> program, Class<?> main, List<String> options)
+            throws IOException, InterruptedException {
+        return end(start(program, main, options, Map.of()));
+    }
+
+    private static ChildJvm start(List<String> program, Class<?> main, List<String> options,
+            Map<String, String> environment, String... arguments) throws IOException {
+        List<String> command = new ArrayList<>(program);
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
         command.addAll(List.of("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx64m"));
         command.addAll(options);
@@ -58,7 +69,11 @@ public final class ChildJvm implements AutoCloseable {
     /** Starts one with further environment variables and waits for its end. */
     public static End run(Class<?> main, List<String> options, Map<String, String> environment, String... arguments)
             throws IOException, InterruptedException {
-        try (ChildJvm child = start(main, options, environment, arguments)) {
+        return end(start(main, options, environment, arguments));
+    }
+
+    private static End end(ChildJvm started) throws InterruptedException {
+        try (ChildJvm child = started) {
             String output = child.output.lines().collect(Collectors.joining("\n"));
             return new End(child.process.waitFor(), output);
         }

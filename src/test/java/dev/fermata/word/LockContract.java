@@ -165,6 +165,12 @@ abstract class LockContract {
         assertTrue(System.nanoTime() - start >= MILLISECONDS.toNanos(100));
     }
 
+    @Test
+    void aTimeoutWithoutAUnitIsRefusedBeforeAnythingElse() throws Exception {
+        assertChangesNothing(() -> assertThrows(NullPointerException.class, () -> lock.tryLock(1, null)));
+        assertChangesNothing(() -> assertThrows(NullPointerException.class, () -> lock.tryLock(0, null)));
+    }
+
     @ParameterizedTest
     @EnumSource
     void aTimeoutOfZeroOrLessMakesOneAttempt(TimeUnit unit) throws Exception {
