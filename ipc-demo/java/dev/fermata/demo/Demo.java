@@ -128,8 +128,8 @@ public final class Demo implements Callable<Integer> {
             System.out.println("demo: " + language + " skipped: " + missing.get());
             return;
         }
-        members.add(new Member(
-                language, threads, PeerProcess.start(language, file, OFFSET, iterations, mode, threads)));
+        List<String> command = PeerProcess.command(language, file, OFFSET, iterations, mode, threads);
+        members.add(new Member(language, threads, new ProcessBuilder(command).redirectErrorStream(true).start()));
     }
 
     private long expected() {

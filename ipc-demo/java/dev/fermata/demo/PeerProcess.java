@@ -4,14 +4,13 @@ package dev.fermata.demo;
 import dev.fermata.demo.DemoRecord.Language;
 import dev.fermata.demo.DemoRecord.Mode;
 import dev.fermata.word.WordMutex;
-import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 
-/** Starts peers as processes of their own. */
+/** The command lines of the peers, which run as processes of their own. */
 public final class PeerProcess {
     /** Where {@code ipc-demo/build} puts the C and the Rust peer. */
     private static final Path PEERS = Path.of(System.getProperty("fermata.peers", "target/peers"));
@@ -38,14 +37,20 @@ public final class PeerProcess {
         return PEERS.resolve(language + "-peer");
     }
 
-    /** The command line of a peer, without its arguments. */
-    public static List<String> command(Language language) {
-        return language == Language.JAVA ? java(Peer.class) : new ArrayList<>(List.of(program(language).toString()));
+    /** The command line of a peer. */
+    public static List<String> command(
+            Language language, Path file, long offset, long iterations, Mode mode, int threads) {
+        List<String> command = language == Language.JAVA
+                ? java() : new ArrayList<>(List.of(program(language).toString()));
+        command.addAll(List.of(file.toString(), Long.toString(offset), Long.toString(iterations),
+                "--mode", mode.toString(), "--threads", Integer.toString(threads)));
+        return command;
     }
 
-    /** The command line of another JVM like this one: same Fermata, same native back end. */
-    public static List<String> java(Class<?> main, String... options) {
-        List<String> command = new ArrayList<>(List.of(Path.of(System.getProperty("java.home"), "bin/java").toString()));
+    /** The Java peer in a JVM like this one: same Fermata, same native back end. */
+    private static List<String> java() {
+        List<String> command = new ArrayList<>();
+        command.add(Path.of(System.getProperty("java.home"), "bin/java").toString());
         if (WordMutex.class.getModule().isNamed()) {
             command.addAll(List.of("--module-path", System.getProperty("jdk.module.path"),
                     "--add-modules", "dev.fermata", "--enable-native-access=dev.fermata"));
@@ -57,17 +62,7 @@ public final class PeerProcess {
                 command.add("-D" + property + "=" + System.getProperty(property));
             }
         }
-        command.addAll(List.of(options));
-        command.addAll(List.of("-cp", System.getProperty("java.class.path"), main.getName()));
+        command.addAll(List.of("-cp", System.getProperty("java.class.path"), Peer.class.getName()));
         return command;
-    }
-
-    /** Starts a peer; standard output and error can be read from the process, together. */
-    public static Process start(Language language, Path file, long offset, long iterations, Mode mode, int threads)
-            throws IOException {
-        List<String> command = command(language);
-        command.addAll(List.of(file.toString(), Long.toString(offset), Long.toString(iterations),
-                "--mode", mode.toString(), "--threads", Integer.toString(threads)));
-        return new ProcessBuilder(command).redirectErrorStream(true).start();
     }
 }

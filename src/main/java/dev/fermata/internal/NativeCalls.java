@@ -21,7 +21,7 @@ public interface NativeCalls {
     /** An exclusive lock, for {@link #ofdLock}. */
     int OFD_EXCLUSIVE = 2;
 
-    /** Sleeps while the word holds {@code expected}. Takes the segment, so that its arena cannot be closed meanwhile. */
+    /** Sleeps while the word holds {@code expected}. Takes the segment: its arena cannot be closed meanwhile. */
     int futexWait(MemorySegment word, int expected, long deadline);
 
     /** Wakes at most {@code count} sleepers and returns how many. An address that is no longer mapped is EFAULT. */

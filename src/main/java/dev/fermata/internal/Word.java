@@ -163,14 +163,17 @@ public final class Word {
     /** The kernel or the JVM found that the page is gone. */
     public DamagedMappingException lost() {
         return new DamagedMappingException(
-                "the page of the word at offset %d is gone; was the file truncated, or is the disk full? Map a fresh file".formatted(offset),
+                ("the page of the word at offset %d is gone;"
+                        + " was the file truncated, or is the disk full? Map a fresh file")
+                        .formatted(offset),
                 null);
     }
 
     /** The word holds a value that the protocol never writes. */
     public DamagedMappingException impossible(int found, String expected) {
         return new DamagedMappingException(
-                "the word at offset %d holds %d (0x%x); expected %s. Something else writes there, or the file was damaged"
+                ("the word at offset %d holds %d (0x%x); expected %s."
+                        + " Something else writes there, or the file was damaged")
                         .formatted(offset, Integer.toUnsignedLong(found), found, expected),
                 null);
     }

@@ -13,14 +13,14 @@ import java.util.concurrent.TimeUnit;
 /**
  * A test-and-set flag that can be waited for, as {@code atomic_flag} of C and C++.
  *
- * <p>One-shot use: parties {@link #awaitSet}, one calls {@link #testAndSet}; {@link #reset} before the next round. A
+ * <p>One-shot use: parties {@link #awaitSet()}, one calls {@link #testAndSet}; {@link #reset} before the next round. A
  * state that lasts only a moment may be missed by a waiter, which then goes on waiting.
  *
  * <p>A change of the state costs one system call (some 0.3 µs), since the word holds no trace of its waiters; setting a
  * flag that is set costs none. All sleepers are woken; there is no order among them.
  *
  * <p>Every method throws {@link DamagedMappingException} where the page of the word is gone, or the word holds
- * something else than 0 or 1. For the memory contract and a process's death see the package's page.
+ * something else than 0 or 1. For the memory contract, late errors and a process's death see the package's page.
  *
  * <pre>
  * value 0 CLEAR

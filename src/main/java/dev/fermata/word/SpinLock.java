@@ -20,7 +20,7 @@ import java.util.concurrent.TimeUnit;
  * is the better one.
  *
  * <p>Every method throws {@link DamagedMappingException} where the page of the word is gone, or the word holds
- * something else than 0 or 1. For the memory contract and a process's death see the package's page.
+ * something else than 0 or 1. For the memory contract, late errors and a process's death see the package's page.
  *
  * <pre>
  * value 0 FREE

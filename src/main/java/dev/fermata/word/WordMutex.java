@@ -22,7 +22,7 @@ import java.util.concurrent.TimeUnit;
  * acquisitions that had to wait, and an {@linkplain #withOwnerWord owner word} that says to people who holds the lock.
  *
  * <p>Every method throws {@link DamagedMappingException} where the page of the word is gone, or the word holds
- * something else than 0, 1 or 2. For the memory contract and a process's death see the package's page.
+ * something else than 0, 1 or 2. For the memory contract, late errors and a process's death see the package's page.
  *
  * <p>The algorithm is the second mutex of U. Drepper, <i>Futexes Are Tricky</i>, in its form with exchange. The word:
  *
@@ -223,7 +223,8 @@ public final class WordMutex {
     /**
      * Releases the mutex, and wakes one sleeper if there may be any. Release.
      *
-     * @throws IllegalMonitorStateException if it is free; nothing has been changed
+     * @throws IllegalMonitorStateException if it is free; nothing has been changed, but that the owner word may have
+     *     been zeroed if two released the mutex at once
      */
     public void unlock() {
         try {
@@ -294,7 +295,6 @@ public final class WordMutex {
             throw DamagedMappingException.of(e);
         }
     }
-
 
     private IllegalMonitorStateException notLocked() {
         return new IllegalMonitorStateException(this + " is not locked");

@@ -18,7 +18,7 @@ import java.util.concurrent.TimeUnit;
  * holders do not starve it; among claimants there is no order, and endless claimants can starve shared ones.
  *
  * <p>Every method throws {@link DamagedMappingException} where the page of the word is gone, or bit 31 of the word is
- * set. For the memory contract and a process's death see the package's page: what a dead process held stays held, also
+ * set. For the memory contract, late errors and a process's death see the package's page: what a dead process held stays held, also
  * its shared count.
  *
  * <pre>

@@ -30,9 +30,10 @@
  * in the moment between being woken and taking the word takes that wake with it.
  *
  * <p><b>Errors.</b> A file that is truncated under a mapping is reported as
- * {@link dev.fermata.DamagedMappingException}. So is a lock that somebody else releases in the very moment in which it
- * is taken, which is a bug of that program: only who took a lock, or was handed it, may release it. In compiled code the JVM tells of a lost page only a few instructions
- * later, so the plain {@link java.lang.InternalError} may also arrive in the caller's own code; see
- * {@link dev.fermata.DamagedMappingException#of}.
+ * {@link dev.fermata.DamagedMappingException}. In compiled code the JVM tells of a lost page only a few instructions
+ * later, so the plain {@link java.lang.InternalError} may also arrive in the caller's own code, above all after a method
+ * that only looks, such as {@code isLocked}; see
+ * {@link dev.fermata.DamagedMappingException#of}. A lock that is released by somebody else in the very moment in which
+ * it is taken looks like damage too; only who took a lock, or was handed it, may release it.
  */
 package dev.fermata.word;

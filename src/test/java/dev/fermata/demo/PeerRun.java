@@ -64,9 +64,7 @@ final class PeerRun implements AutoCloseable {
         var missing = PeerProcess.missing(language);
         assumeTrue(missing.isEmpty(), missing.orElse(""));
         List<String> command = new ArrayList<>(under);
-        command.addAll(PeerProcess.command(language));
-        command.addAll(List.of(file.toString(), Long.toString(offset), Long.toString(iterations),
-                "--mode", mode.toString(), "--threads", Integer.toString(threads)));
+        command.addAll(PeerProcess.command(language, file, offset, iterations, mode, threads));
         Path output = directory.resolve("output-" + started.size());
         Process process = new ProcessBuilder(command)
                 .redirectErrorStream(true).redirectOutput(output.toFile()).start();

@@ -64,7 +64,10 @@ class StraceTest {
         }
     }
 
-    /** Runs a peer of one thread under strace, which writes a file a thread: in one, calls are cut in two. The gate is open before it looks, or it would wait there. */
+    /**
+     * Runs a peer of one thread under strace, which writes a file a thread: in one file, calls are cut in two. The gate
+     * is open before the peer looks, or it would wait there.
+     */
     private static Path trace(PeerRun run, Language language, long iterations) throws IOException {
         run.openGate();
         Path trace = run.file().resolveSibling("trace");

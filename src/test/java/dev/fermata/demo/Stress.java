@@ -58,6 +58,11 @@ public final class Stress implements Callable<Integer> {
         return pass ? CommandLine.ExitCode.OK : CommandLine.ExitCode.SOFTWARE;
     }
 
+    private void reportCrash(Ended peer) {
+        crashes++;
+        System.out.printf("stress: %s ended with %d: %s%n", peer.language(), peer.exitCode(), peer.output());
+    }
+
     private void start(PeerRun run, long each) throws Exception {
         var languages = Stream.of(Language.values())
                 .filter(language -> PeerProcess.missing(language).isEmpty()).toList();
@@ -74,8 +79,7 @@ public final class Stress implements Callable<Integer> {
             long begin = System.nanoTime();
             for (Ended peer : run.await()) {
                 if (peer.exitCode() != 0) {
-                    crashes++;
-                    System.out.printf("stress: %s ended with %d: %s%n", peer.language(), peer.exitCode(), peer.output());
+                    reportCrash(peer);
                 }
             }
             long found = run.record().counter();
@@ -97,8 +101,7 @@ public final class Stress implements Callable<Integer> {
                 if (peer.exitCode() == 3) {
                     damaged++;
                 } else {
-                    crashes++;
-                    System.out.printf("stress: %s ended with %d: %s%n", peer.language(), peer.exitCode(), peer.output());
+                    reportCrash(peer);
                 }
             }
             System.out.printf("stress: truncation %d: %d of %d peers said DAMAGED%n", round, damaged, processes);
