@@ -30,7 +30,7 @@ public final class PeerProcess {
     private static Optional<String> missing(Language language, String toolchain) {
         Path program = program(language);
         return Files.isExecutable(program) ? Optional.empty() : Optional.of(
-                "%s is not there; install %s and run ipc-demo/build".formatted(program, toolchain));
+                "%s is not there; it needs %s, and then: ipc-demo/build %s".formatted(program, toolchain, PEERS));
     }
 
     private static Path program(Language language) {
