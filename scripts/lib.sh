@@ -3,7 +3,9 @@
 #
 # What the other scripts share; sourced, not run.
 #   root              the project's folder, and the current one
-#   setup [PROGRAM…]  finds a JDK 25, Maven and a C compiler, and the programs named; installs Debian packages when root
+#   arguments …       answers --help and refuses arguments that the script does not know
+#   setup [PROGRAM…]  finds a JDK 25, Maven, a C compiler, and, if they can be had, cargo and the programs named;
+#                     installs Debian packages when root
 #   build             compiles everything, without tests
 #   fermata_java …    java with the jar as module dev.fermata, and test classes and libraries on the class path
 #   test_class_path   everything on the class path; after build
@@ -17,6 +19,45 @@ say() { echo "$(basename "$0"): $*"; }
 die() {
     say "$*" >&2
     exit 2
+}
+
+# Prints the comment at the head of the script for --help, and ends with code 2 at an argument that is not among those
+# listed: flags, and options with the values that they take, such as "--mode mutex|spin", "--rounds 0|N" (N is a number
+# from 1 on) or "--output FILE" (anything). "--mode=spin" is the same as "--mode spin".
+arguments() { # OPTION… -- ARGUMENT…
+    local -A values=()
+    local option value pattern expected
+    while [ "$1" != -- ]; do
+        option=${1%% *}
+        values[$option]=${1#"$option"}
+        shift
+    done
+    shift
+    while [ $# -gt 0 ]; do
+        option=${1%%=*}
+        if [ "$option" = --help ] || [ "$option" = -h ]; then
+            sed -n '4,/^[^#]/s/^# \{0,1\}//p' "scripts/$(basename "$0")"
+            exit 0
+        fi
+        [ -n "$option" ] && [ -v "values[$option]" ] || die "does not know '$1'; see --help"
+        value=${values[$option]# }
+        if [ -z "$value" ]; then
+            [ "$1" = "$option" ] || die "$option takes no value, found '$1'; see --help"
+        else
+            expected=${value/N/a number from 1 on}
+            expected=${expected//|/ or }
+            if [ "$1" = "$option" ]; then
+                [ $# -gt 1 ] || die "$option needs a value, $expected; see --help"
+                shift
+            fi
+            case $value in
+                FILE | REGEX) pattern=.+ ;;
+                *) pattern=${value//N/[1-9][0-9]{0,8\}} ;;
+            esac
+            [[ ${1#"$option="} =~ ^($pattern)$ ]] || die "$option is '${1#"$option="}', expected $expected; see --help"
+        fi
+        shift
+    done
 }
 
 # A JDK (javac, not only java) of version 25 or later under JAVA_HOME, on the PATH, or in /usr/lib/jvm.
@@ -36,44 +77,59 @@ find_jdk() {
         "Install one, for example Eclipse Temurin's package temurin-25-jdk, or unpack one and set JAVA_HOME."
 }
 
-# The Debian package that brings a program.
-package_of() {
-    case $1 in
-        cc | gcc) echo gcc libc6-dev ;;
-        mvn) echo maven ;;
-        *) echo "$1" ;;
-    esac
+# The Debian packages that bring programs.
+packages_of() { # PROGRAM…
+    local program
+    for program in "$@"; do
+        case $program in
+            cc | gcc) echo gcc libc6-dev ;;
+            mvn) echo maven ;;
+            *) basename "$program" ;;
+        esac
+    done | paste -sd ' '
 }
 
-# Installs the package of a program that is missing. False, with a line that says so, where that cannot be done.
-provide() {
-    local packages
-    command -v "$1" > /dev/null && return
-    packages=$(package_of "$1")
+# Those that are not on the PATH, in a line.
+absent() { # PROGRAM…
+    local program
+    for program in "$@"; do
+        command -v "$program" > /dev/null || echo "$program"
+    done | paste -sd ' '
+}
+
+# Installs what is missing, where that can be done, and says in one line what is missing still.
+provide() { # PROGRAM…
+    local missing packages could_not=
+    missing=$(absent "$@")
+    [ -n "$missing" ] || return 0
+    # shellcheck disable=SC2086 # several words, here and below
+    packages=$(packages_of $missing)
     if [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null; then
         say "installing $packages"
-        # shellcheck disable=SC2086 # several packages
+        # shellcheck disable=SC2086
         if apt-get update -qq > /dev/null && DEBIAN_FRONTEND=noninteractive \
             apt-get install -y -qq --no-install-recommends $packages > /dev/null; then
-            command -v "$1" > /dev/null && return
+            missing=$(absent "$@")
         fi
+        [ -n "$missing" ] || return 0
+        could_not=", and could not be installed"
     fi
-    say "no '$1' here, and it could not be installed; install $packages (Debian: apt-get install $packages)" >&2
-    return 1
+    say "not here$could_not: $missing (Debian: apt-get install $packages)" >&2
 }
 
-setup() {
+setup() { # PROGRAM…
     [ "$(uname -s)" = Linux ] || die "needs Linux: the waiting is built on the futex"
     find_jdk
-    local program
-    for program in cc mvn "$@"; do
-        provide "$program" || exit 2
-    done
-    provide cargo || say "going on without the Rust peer"
+    local required=("${CC:-cc}" mvn) missing
+    provide "${required[@]}" cargo "$@"
+    missing=$(absent "${required[@]}")
+    [ -z "$missing" ] || die "cannot go on without $missing"
+    [ -z "$(absent cargo)" ] || say "going on without the Rust peer"
     export MAVEN_OPTS="${MAVEN_OPTS:-} --sun-misc-unsafe-memory-access=allow --enable-native-access=ALL-UNNAMED"
 }
 
-maven() { mvn -B -q -Dstyle.color=never "$@"; }
+# Without color; Debian's Maven resets it all the same, on both streams.
+maven() { mvn -B -q -Dstyle.color=never "$@" 2>&1 | sed -u 's/\x1b\[[0-9;]*m//g'; }
 
 build() {
     say "building with $JAVA_HOME (the first time Maven fetches its plugins)"
