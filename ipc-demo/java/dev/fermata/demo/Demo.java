@@ -128,7 +128,7 @@ public final class Demo implements Callable<Integer> {
             System.out.println("demo: " + language + " skipped: " + missing.get());
             return;
         }
-        List<String> command = PeerProcess.command(language, file, OFFSET, iterations, mode, threads);
+        List<String> command = PeerProcess.command(language, file, OFFSET, iterations, mode, threads, List.of());
         members.add(new Member(language, threads, new ProcessBuilder(command).redirectErrorStream(true).start()));
     }
 

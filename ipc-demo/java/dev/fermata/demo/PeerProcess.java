@@ -37,20 +37,21 @@ public final class PeerProcess {
         return PEERS.resolve(language + "-peer");
     }
 
-    /** The command line of a peer. */
-    public static List<String> command(
-            Language language, Path file, long offset, long iterations, Mode mode, int threads) {
+    /** The command line of a peer; one in Java gets the options for its JVM. */
+    public static List<String> command(Language language, Path file, long offset, long iterations, Mode mode,
+            int threads, List<String> jvmOptions) {
         List<String> command = language == Language.JAVA
-                ? java() : new ArrayList<>(List.of(program(language).toString()));
+                ? java(jvmOptions) : new ArrayList<>(List.of(program(language).toString()));
         command.addAll(List.of(file.toString(), Long.toString(offset), Long.toString(iterations),
                 "--mode", mode.toString(), "--threads", Integer.toString(threads)));
         return command;
     }
 
     /** The Java peer in a JVM like this one: same Fermata, same native back end. */
-    private static List<String> java() {
+    private static List<String> java(List<String> options) {
         List<String> command = new ArrayList<>();
         command.add(Path.of(System.getProperty("java.home"), "bin/java").toString());
+        command.addAll(options);
         if (WordMutex.class.getModule().isNamed()) {
             command.addAll(List.of("--module-path", System.getProperty("jdk.module.path"),
                     "--add-modules", "dev.fermata", "--enable-native-access=dev.fermata"));

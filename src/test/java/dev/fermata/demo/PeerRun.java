@@ -12,6 +12,8 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.Stream;
@@ -30,13 +32,21 @@ final class PeerRun implements AutoCloseable {
 
     private final Path directory;
     private final Path file;
+    private final List<String> jvmOptions;
     private final Arena arena = Arena.ofShared();
     private final DemoRecord record;
     private final List<Started> started = new ArrayList<>();
 
     PeerRun() throws IOException {
+        this(List.of());
+    }
+
+    /** The peers in Java get the options for their JVMs. What a JVM writes when it crashes is removed as well. */
+    PeerRun(List<String> jvmOptions) throws IOException {
         directory = Files.createTempDirectory(Path.of("/dev/shm"), "fermata-test-");
         file = directory.resolve("record");
+        this.jvmOptions = Stream.concat(jvmOptions.stream(), Stream.of(
+                "-XX:ErrorFile=" + directory.resolve("hs_err_%p.log"), "-XX:-CreateCoredumpOnCrash")).toList();
         Files.write(file, new byte[(int) FILE_SIZE]);
         record = DemoRecord.map(file, OFFSET, arena);
         record.gate().testAndSet();
@@ -64,7 +74,7 @@ final class PeerRun implements AutoCloseable {
         var missing = PeerProcess.missing(language);
         assumeTrue(missing.isEmpty(), missing.orElse(""));
         List<String> command = new ArrayList<>(under);
-        command.addAll(PeerProcess.command(language, file, offset, iterations, mode, threads));
+        command.addAll(PeerProcess.command(language, file, offset, iterations, mode, threads, jvmOptions));
         Path output = directory.resolve("output-" + started.size());
         Process process = new ProcessBuilder(command)
                 .redirectErrorStream(true).redirectOutput(output.toFile()).start();
@@ -155,8 +165,17 @@ final class PeerRun implements AutoCloseable {
 
     /** Waits for all to end. */
     List<Ended> await() throws InterruptedException, IOException {
+        return await(Duration.ofDays(1));
+    }
+
+    /** Waits for all to end; kills those that have not done so in time. */
+    List<Ended> await(Duration limit) throws InterruptedException, IOException {
+        Instant end = Instant.now().plus(limit);
         List<Ended> ended = new ArrayList<>();
         for (Started peer : started) {
+            if (!peer.process().waitFor(Duration.between(Instant.now(), end))) {
+                peer.process().destroyForcibly();
+            }
             int exitCode = peer.process().waitFor();
             ended.add(new Ended(peer.language(), exitCode,
                     Files.readString(peer.output(), StandardCharsets.UTF_8).strip()));
