@@ -25,7 +25,10 @@ public final class Word {
     /** The only VarHandle on words. */
     private static final VarHandle INT = ValueLayout.JAVA_INT.varHandle();
 
-    /** Whether this JVM compiles nothing (-Xint): then a look must precede every read-modify-write, here too. */
+    /**
+     * Whether this JVM compiles nothing (-Xint): then a look must precede every read-modify-write, here too. Nothing in
+     * java.base tells of -XX:TieredStopAtLevel=0, which calls itself "mixed mode" (PROTOCOL.md, section 6).
+     */
     public static final boolean INTERPRETED = System.getProperty("java.vm.info", "").contains("interpreted");
 
     /** Enough calls for HotSpot's first compiler: about 3 ms. See PROTOCOL.md, "Damaged mappings". */
