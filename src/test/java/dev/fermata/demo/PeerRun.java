@@ -5,6 +5,10 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.fermata.demo.DemoRecord.Language;
 import dev.fermata.demo.DemoRecord.Mode;
+import dev.fermata.word.ContractLock;
+import dev.fermata.word.SpinLock;
+import dev.fermata.word.WordMutex;
+import dev.fermata.word.WordReadWriteLock;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.nio.channels.FileChannel;
@@ -15,7 +19,9 @@ import java.nio.file.StandardOpenOption;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.stream.Stream;
 
 /** Peers on one record in a file of their own; closing ends them and removes the file. */
@@ -31,7 +37,7 @@ final class PeerRun implements AutoCloseable {
     }
 
     private final Path directory;
-    private final Path file;
+    private Path file;
     private final List<String> jvmOptions;
     private final Arena arena = Arena.ofShared();
     private final DemoRecord record;
@@ -82,6 +88,15 @@ final class PeerRun implements AutoCloseable {
         return process;
     }
 
+    /** The word that the peers contend for. */
+    static ContractLock lock(DemoRecord record, Mode mode) {
+        return switch (mode) {
+            case MUTEX -> new ContractLock.Mutex(WordMutex.at(record.memory(), DemoRecord.LOCK_WORD));
+            case SPIN -> new ContractLock.Spin(SpinLock.at(record.memory(), DemoRecord.LOCK_WORD));
+            case RW -> new ContractLock.Exclusive(WordReadWriteLock.at(record.memory(), DemoRecord.LOCK_WORD));
+        };
+    }
+
     void openGate() {
         record.gate().clear();
     }
@@ -100,28 +115,56 @@ final class PeerRun implements AutoCloseable {
         return allSlots().mapToLong(DemoRecord.Slot::mismatches).sum();
     }
 
+    long acquisitions() {
+        return allSlots().mapToLong(DemoRecord.Slot::acquisitions).sum();
+    }
+
+    long acquisitions(Process process) {
+        return slots(process).mapToLong(DemoRecord.Slot::acquisitions).sum();
+    }
+
+    /** Renames the file; peers that are started from now on open it by the new name. */
+    void rename() throws IOException {
+        file = Files.move(file, directory.resolve("renamed"));
+    }
+
+    /** SIGKILL. The run is that of the others from now on. */
+    void kill(Process process) {
+        process.destroyForcibly().onExit().join();
+        started.removeIf(peer -> peer.process() == process);
+    }
+
     void truncate() throws IOException {
         try (FileChannel channel = FileChannel.open(file, StandardOpenOption.WRITE)) {
             channel.truncate(0);
         }
     }
 
-    /** Waits until every process has got that many acquisitions. */
+    /** Waits until every process has got that many acquisitions since this was called. */
     void awaitAcquisitions(long each) throws InterruptedException, IOException {
+        Map<Started, Long> before = new HashMap<>();
+        started.forEach(peer -> before.put(peer, acquisitions(peer.process())));
         for (Started peer : started) {
-            while (slots(peer).mapToLong(DemoRecord.Slot::acquisitions).sum() < each) {
+            while (acquisitions(peer.process()) < before.get(peer) + each) {
                 requireAlive(peer);
                 Thread.sleep(1);
             }
         }
     }
 
-    private Stream<DemoRecord.Slot> slots(Started peer) {
-        return allSlots().filter(slot -> slot.pid() == peer.process().pid());
+    private Stream<DemoRecord.Slot> slots(Process process) {
+        return allSlots().filter(slot -> slot.pid() == process.pid());
     }
 
     private Stream<DemoRecord.Slot> allSlots() {
         return Stream.iterate(0, i -> i < record.slotsUsed(), i -> i + 1).map(record::slot);
+    }
+
+    /** Waits until a thread of every process sleeps on the lock word. */
+    void awaitAsleep() throws IOException, InterruptedException {
+        for (Started peer : started) {
+            awaitAsleep(peer.process());
+        }
     }
 
     /** Waits until a thread of the process sleeps on the lock word. */

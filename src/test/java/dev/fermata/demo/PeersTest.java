@@ -2,12 +2,17 @@
 package dev.fermata.demo;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.fermata.demo.DemoRecord.Language;
 import dev.fermata.demo.DemoRecord.Mode;
 import dev.fermata.demo.PeerRun.Ended;
+import dev.fermata.testing.ChildJvm;
+import dev.fermata.word.ContractLock;
 import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.nio.file.Path;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
@@ -150,6 +155,93 @@ class PeersTest {
                 assertEquals(List.of(0), run.await().stream().map(Ended::exitCode).toList());
                 assertEquals(1, run.record().counter());
             }
+        }
+    }
+
+    /** Takes the lock of a run, says so, and keeps it for as long as it lives, which is not longer than its parent. */
+    static final class Holder {
+        public static void main(String[] arguments) throws IOException {
+            DemoRecord record = DemoRecord.map(Path.of(arguments[0]), PeerRun.OFFSET, Arena.global());
+            PeerRun.lock(record, Mode.valueOf(arguments[1])).lock();
+            System.out.println("inside");
+            System.in.read();
+        }
+    }
+
+    /** PROTOCOL.md, section 1: a word held by a dead process stays held. Whoever knows better can release it. */
+    @ParameterizedTest
+    @EnumSource(Mode.class)
+    void aHolderThatIsKilledLeavesTheWordLockedUntilSomebodyElseReleasesIt(Mode mode) throws Exception {
+        try (PeerRun run = new PeerRun()) {
+            for (Language language : Language.values()) {
+                run.start(language, Long.MAX_VALUE, mode, 1);
+            }
+            run.openGate();
+            run.awaitAcquisitions(1000);
+            try (ChildJvm holder = ChildJvm.start(Holder.class, List.of(ChildJvm.NATIVE_ACCESS),
+                    run.file().toString(), mode.name())) {
+                assertEquals("inside", holder.readLine());
+                holder.kill();
+            }
+            run.awaitAsleep();
+            long before = run.record().counter();
+            ContractLock lock = PeerRun.lock(run.record(), mode);
+            assertFalse(lock.tryLock());
+            long begin = System.nanoTime();
+            assertFalse(lock.tryLock(100, TimeUnit.MILLISECONDS));
+            assertTrue(System.nanoTime() - begin >= TimeUnit.MILLISECONDS.toNanos(100));
+            assertEquals(before, run.record().counter());
+
+            lock.unlock(); // for the dead
+            run.awaitAcquisitions(1000);
+            assertTrue(lock.tryLock(60, TimeUnit.SECONDS));
+            run.awaitAsleep(); // so all have reported what they did
+            assertEquals(run.acquisitions(), run.record().counter());
+            assertEquals(0, run.mismatches());
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource(Mode.class)
+    void aPeerThatIsKilledOutsideTheLockTakesNothingWithIt(Mode mode) throws Exception {
+        try (PeerRun run = new PeerRun()) {
+            long iterations = mode == Mode.MUTEX ? 500_000 : 50_000;
+            Process victim = run.start(Language.JAVA, Long.MAX_VALUE, mode, 1);
+            for (Language language : Language.values()) {
+                run.start(language, iterations, mode, 1);
+            }
+            long others = Language.values().length * iterations;
+            run.awaitGate(1 + Language.values().length);
+            run.openGate();
+            run.awaitAcquisitions(100);
+            ContractLock lock = PeerRun.lock(run.record(), mode);
+            assertTrue(lock.tryLock(60, TimeUnit.SECONDS)); // so it is not the victim that holds it
+            run.kill(victim);
+            long ofVictim = run.acquisitions(victim);
+            assertTrue(run.acquisitions() - ofVictim < others, "the others were done before");
+            lock.unlock();
+            for (Ended peer : run.await()) {
+                assertEquals(0, peer.exitCode(), peer.output());
+            }
+            long unreported = run.record().counter() - others - ofVictim;
+            assertTrue(unreported == 0 || unreported == 1, "not reported: " + unreported);
+        }
+    }
+
+    @ParameterizedTest
+    @EnumSource(Mode.class)
+    void aFileThatIsRenamedUnderRunningPeersStaysTheSameFile(Mode mode) throws Exception {
+        try (PeerRun run = new PeerRun()) {
+            for (Language language : Language.values()) {
+                run.start(language, 50_000, mode, 1);
+            }
+            run.openGate();
+            run.awaitAcquisitions(1);
+            run.rename();
+            for (Language language : Language.values()) {
+                run.start(language, 50_000, mode, 1);
+            }
+            assertExact(run, 6 * 50_000);
         }
     }
 }

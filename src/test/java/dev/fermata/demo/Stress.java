@@ -58,8 +58,8 @@ public final class Stress implements Callable<Integer> {
     private Mode mode;
 
     @Option(names = "--truncations", defaultValue = "20",
-            description = "Rounds in which the file is truncated under running peers, whose JVMs compile as usual, not at"
-                    + " all, with C1 only or everything; default ${DEFAULT-VALUE}.")
+            description = "Rounds in which the file is truncated under running peers, whose JVMs compile as usual, not"
+                    + " at all, with C1 only or everything; default ${DEFAULT-VALUE}.")
     private int truncations;
 
     private final Map<Compilation, Integer> typed = new EnumMap<>(Compilation.class);

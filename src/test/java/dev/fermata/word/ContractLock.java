@@ -4,7 +4,7 @@ package dev.fermata.word;
 import java.util.concurrent.TimeUnit;
 
 /** An exclusive lock as {@link LockContract} sees it, and the adapters. */
-interface ContractLock {
+public interface ContractLock {
     void lock();
 
     boolean tryLock();
