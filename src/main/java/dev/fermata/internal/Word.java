@@ -16,14 +16,17 @@ import java.nio.file.StandardOpenOption;
 import java.util.Objects;
 
 /**
- * An aligned 32-bit word in native or mapped memory, with operations named by their ordering.
+ * An aligned 32-bit word in native or mapped memory, with operations named by their ordering. The static operations do
+ * the same, for 32 and 64 bits, at an offset of a segment: for the words of a lock file, whose places are known to be
+ * in range and aligned.
  *
  * <p>The Java memory model does not speak of native memory. These operations rest on HotSpot, which compiles them to
  * the same instructions as for fields, and on the hardware.
  */
 public final class Word {
-    /** The only VarHandle on words. */
+    /** The only VarHandles on words. */
     private static final VarHandle INT = ValueLayout.JAVA_INT.varHandle();
+    private static final VarHandle LONG = ValueLayout.JAVA_LONG.varHandle();
 
     /**
      * Whether this JVM compiles nothing (-Xint): then a look must precede every read-modify-write, here too. Nothing in
@@ -31,12 +34,24 @@ public final class Word {
      */
     public static final boolean INTERPRETED = System.getProperty("java.vm.info", "").contains("interpreted");
 
+    /** The bytes of the scratch word: a 32-bit and a 64-bit one. */
+    private static final int SCRATCH = 2 * Long.BYTES;
+
     /** Enough calls for HotSpot's first compiler: about 3 ms. See PROTOCOL.md, "Damaged mappings". */
     private static final int WARM_UP = 1000;
 
     static {
-        Word scratch = new Word(scratch(), 0);
+        MemorySegment page = scratch();
+        Word scratch = new Word(page, 0);
         for (int i = 0; i < WARM_UP; i++) {
+            long old = loadLong(page, Long.BYTES);
+            casLong(page, Long.BYTES, old, old + 1);
+            storeLong(page, Long.BYTES, loadLongAcquire(page, Long.BYTES));
+            storeLongRelease(page, Long.BYTES, loadLongPlain(page, Long.BYTES));
+            storePlain(page, 0, loadPlain(page, 0));
+            storeRelease(page, 0, loadRelaxed(page, 0));
+            cas(page, 0, loadAcquire(page, 0), 1);
+            swap(page, 0, 0);
             scratch.casAcquire(0, 1);
             scratch.casRelease(1, 2);
             scratch.swapAcquire(scratch.loadRelaxed() - 1);
@@ -59,11 +74,11 @@ public final class Word {
             try (FileChannel channel = FileChannel.open(
                     file, StandardOpenOption.READ, StandardOpenOption.WRITE, StandardOpenOption.DELETE_ON_CLOSE)) {
                 // Written, not extended by the mapping: a full disk is an exception here, and a SIGBUS later.
-                channel.write(ByteBuffer.allocate(Integer.BYTES));
-                return channel.map(FileChannel.MapMode.READ_WRITE, 0, Integer.BYTES, Arena.ofAuto());
+                channel.write(ByteBuffer.allocate(SCRATCH));
+                return channel.map(FileChannel.MapMode.READ_WRITE, 0, SCRATCH, Arena.ofAuto());
             }
         } catch (IOException | UnsupportedOperationException noSuchFile) {
-            return Arena.ofAuto().allocate(ValueLayout.JAVA_INT);
+            return Arena.ofAuto().allocate(SCRATCH, Long.BYTES);
         }
     }
 
@@ -161,6 +176,68 @@ public final class Word {
 
     public int addRelaxed(int delta) {
         return (int) INT.getAndAdd(segment, 0L, delta);
+    }
+
+    // ---- the same at an offset of a segment ----
+
+    /** As {@link #loadPlain()}: beside a read-modify-write only, or of what no other thread writes. */
+    public static int loadPlain(MemorySegment segment, long offset) {
+        return (int) INT.get(segment, offset);
+    }
+
+    public static int loadRelaxed(MemorySegment segment, long offset) {
+        return (int) INT.getOpaque(segment, offset);
+    }
+
+    public static int loadAcquire(MemorySegment segment, long offset) {
+        return (int) INT.getAcquire(segment, offset);
+    }
+
+    /** For words that only their owner writes. */
+    public static void storePlain(MemorySegment segment, long offset, int value) {
+        INT.set(segment, offset, value);
+    }
+
+    public static void storeRelease(MemorySegment segment, long offset, int value) {
+        INT.setRelease(segment, offset, value);
+    }
+
+    /** A full fence. */
+    public static boolean cas(MemorySegment segment, long offset, int expected, int value) {
+        return INT.compareAndSet(segment, offset, expected, value);
+    }
+
+    /** A full fence. */
+    public static int swap(MemorySegment segment, long offset, int value) {
+        return (int) INT.getAndSet(segment, offset, value);
+    }
+
+    /** As {@link #loadPlain(MemorySegment, long)}. */
+    public static long loadLongPlain(MemorySegment segment, long offset) {
+        return (long) LONG.get(segment, offset);
+    }
+
+    /** Relaxed. */
+    public static long loadLong(MemorySegment segment, long offset) {
+        return (long) LONG.getOpaque(segment, offset);
+    }
+
+    public static long loadLongAcquire(MemorySegment segment, long offset) {
+        return (long) LONG.getAcquire(segment, offset);
+    }
+
+    /** For words that only their owner writes. */
+    public static void storeLong(MemorySegment segment, long offset, long value) {
+        LONG.set(segment, offset, value);
+    }
+
+    public static void storeLongRelease(MemorySegment segment, long offset, long value) {
+        LONG.setRelease(segment, offset, value);
+    }
+
+    /** A full fence. */
+    public static boolean casLong(MemorySegment segment, long offset, long expected, long value) {
+        return LONG.compareAndSet(segment, offset, expected, value);
     }
 
     /** The kernel or the JVM found that the page is gone. */
