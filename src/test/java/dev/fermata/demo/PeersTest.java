@@ -235,12 +235,16 @@ class PeersTest {
             for (Language language : Language.values()) {
                 run.start(language, 50_000, mode, 1);
             }
+            ContractLock lock = PeerRun.lock(run.record(), mode);
+            lock.lock();
             run.openGate();
-            run.awaitAcquisitions(1);
+            run.awaitAsleep();
             run.rename();
             for (Language language : Language.values()) {
                 run.start(language, 50_000, mode, 1);
             }
+            run.awaitAsleep();
+            lock.unlock();
             assertExact(run, 6 * 50_000);
         }
     }
