@@ -5,7 +5,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.fermata.demo.DemoRecord.Language;
 import dev.fermata.demo.DemoRecord.Mode;
-import dev.fermata.word.ContractLock;
+import dev.fermata.testing.ContractLock;
 import dev.fermata.word.SpinLock;
 import dev.fermata.word.WordMutex;
 import dev.fermata.word.WordReadWriteLock;

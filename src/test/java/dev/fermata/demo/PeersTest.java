@@ -9,7 +9,7 @@ import dev.fermata.demo.DemoRecord.Language;
 import dev.fermata.demo.DemoRecord.Mode;
 import dev.fermata.demo.PeerRun.Ended;
 import dev.fermata.testing.ChildJvm;
-import dev.fermata.word.ContractLock;
+import dev.fermata.testing.ContractLock;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.nio.file.Path;

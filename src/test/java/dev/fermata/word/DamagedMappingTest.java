@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import dev.fermata.DamagedMappingException;
 import dev.fermata.testing.ChildJvm;
+import dev.fermata.testing.ContractLock;
 import dev.fermata.testing.SharedFile;
 import dev.fermata.testing.Waiter;
 import java.lang.foreign.MemorySegment;

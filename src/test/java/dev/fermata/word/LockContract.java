@@ -14,6 +14,7 @@ import dev.fermata.DamagedMappingException;
 import dev.fermata.InvalidWordException;
 import dev.fermata.internal.Futex;
 import dev.fermata.internal.Word;
+import dev.fermata.testing.ContractLock;
 import dev.fermata.testing.SharedFile;
 import dev.fermata.testing.SignalStorm;
 import dev.fermata.testing.Waiter;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.fermata.word;
 
+import dev.fermata.testing.ContractLock;
 import java.lang.foreign.MemorySegment;
 import org.junit.jupiter.api.Nested;
 

@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.fermata.internal.Futex;
 import dev.fermata.internal.Word;
+import dev.fermata.testing.ContractLock;
 import dev.fermata.testing.SharedFile;
 import dev.fermata.testing.Waiter;
 import java.lang.foreign.MemorySegment;

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-package dev.fermata.word;
+package dev.fermata.testing;
 
+import dev.fermata.word.SpinLock;
+import dev.fermata.word.WordMutex;
+import dev.fermata.word.WordReadWriteLock;
 import java.util.concurrent.TimeUnit;
 
-/** An exclusive lock as {@link LockContract} sees it, and the adapters. */
+/** An exclusive lock as the contract of locks sees it, and the adapters. */
 public interface ContractLock {
     void lock();
 
