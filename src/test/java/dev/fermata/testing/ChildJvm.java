@@ -91,6 +91,17 @@ public final class ChildJvm implements AutoCloseable {
         return process.pid();
     }
 
+    /** Sends it a line. */
+    public void send(String line) throws IOException {
+        process.outputWriter().write(line + "\n");
+        process.outputWriter().flush();
+    }
+
+    /** The process. */
+    public Process process() {
+        return process;
+    }
+
     /** The next line of its output; fails where there is none. */
     public String readLine() throws IOException {
         String line = output.readLine();

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+package dev.fermata;
+
+import java.util.concurrent.atomic.AtomicBoolean;
+
+/**
+ * A {@link SharedMutex} that is held by whoever has this object, not by a thread: for code whose work moves from thread to
+ * thread. Not re-entrant. It is given back by {@link #close}, from any thread; if it is forgotten, the lock stays held as
+ * long as the process lives.
+ */
+public final class Hold implements AutoCloseable {
+    private final SharedMutex mutex;
+    private final AtomicBoolean closed = new AtomicBoolean();
+    private long fence;
+    private boolean ownerDied;
+
+    Hold(SharedMutex mutex) {
+        this.mutex = mutex;
+    }
+
+    void acquired(long fence, boolean ownerDied) {
+        this.fence = fence;
+        this.ownerDied = ownerDied;
+    }
+
+    /**
+     * The lock that is held.
+     *
+     * @return the mutex
+     */
+    public SharedMutex mutex() {
+        return mutex;
+    }
+
+    /**
+     * The fencing token of this acquisition; see {@link SharedMutex#fence}.
+     *
+     * @return a number that is greater than that of every acquisition before
+     */
+    public long fence() {
+        return fence;
+    }
+
+    /**
+     * Whether the owner before this one died with the lock.
+     *
+     * @return whether this acquisition was the one that was told
+     */
+    public boolean ownerDied() {
+        return ownerDied;
+    }
+
+    /**
+     * Releases the lock. Release. Has no effect the second time.
+     *
+     * @throws LockFileReplacedException if the file was deleted or replaced meanwhile; the lock is released all the same
+     * @throws DamagedMappingException if the file was truncated or damaged
+     */
+    @Override
+    public void close() {
+        if (closed.compareAndSet(false, true)) {
+            mutex.release(this);
+        }
+    }
+}

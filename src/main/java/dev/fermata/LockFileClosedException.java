@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+package dev.fermata;
+
+import java.nio.file.Path;
+
+/** The lock file was closed in this process, before or while the lock was waited for. Nothing was acquired. */
+public final class LockFileClosedException extends IllegalStateException {
+    private static final long serialVersionUID = 1L;
+
+    /**
+     * Creates the exception.
+     *
+     * @param path the file
+     */
+    public LockFileClosedException(Path path) {
+        super(path + " has been closed in this process; open it again");
+    }
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+package dev.fermata;
+
+/**
+ * The lock's last owner died with it, and the lock is {@link OwnerDeath#STRICT}: what it protects may be half written.
+ * Nothing was acquired. Call {@link SharedMutex#recover}.
+ */
+public final class OwnerDiedException extends IllegalStateException {
+    private static final long serialVersionUID = 1L;
+
+    /**
+     * Creates the exception.
+     *
+     * @param lock the lock
+     * @param owner who died, for people
+     */
+    public OwnerDiedException(String lock, String owner) {
+        super("the last owner of lock \"%s\" died with it: %s. Repair what it protects by recover()".formatted(
+                lock, owner));
+    }
+}

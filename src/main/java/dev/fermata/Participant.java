@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+package dev.fermata;
+
+import java.time.Instant;
+
+/**
+ * A process that is attached to a lock file, or was. All of it is what the process wrote about itself, for people; only
+ * whether it is alive is the kernel's word.
+ *
+ * @param id the number that owner words hold: unique for each time a process attaches
+ * @param slot which of the file's slots it has
+ * @param pid its process id, in its own pid namespace
+ * @param pidNamespace the inode of that namespace
+ * @param startTicks when it was started, in clock ticks since the boot
+ * @param uid the user it runs as
+ * @param language "Java", "C" or "Rust"
+ * @param label the label it gave itself, perhaps empty
+ * @param attached when it attached
+ * @param alive whether it is alive
+ */
+public record Participant(int id, int slot, int pid, long pidNamespace, long startTicks, int uid, String language,
+        String label, Instant attached, boolean alive) {
+    /** Pid, label and whether it is alive; the pid's namespace where it is not this process's. */
+    @Override
+    public String toString() {
+        return "pid %d%s%s, %s".formatted(pid,
+                pidNamespace == dev.fermata.internal.Participants.OWN_PID_NAMESPACE
+                        ? "" : " in pid namespace " + pidNamespace,
+                label.isEmpty() ? "" : " \"" + label + "\"", alive ? "alive" : "dead");
+    }
+}

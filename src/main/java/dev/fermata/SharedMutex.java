@@ -1,0 +1,847 @@
+// SPDX-License-Identifier: Apache-2.0
+package dev.fermata;
+
+import dev.fermata.internal.Attachment;
+import dev.fermata.internal.Deadline;
+import dev.fermata.internal.Failpoint;
+import dev.fermata.internal.Futex;
+import dev.fermata.internal.Interruption;
+import dev.fermata.internal.Layout;
+import dev.fermata.internal.Spin;
+import dev.fermata.internal.Word;
+import java.lang.System.Logger.Level;
+import java.lang.foreign.MemorySegment;
+import java.lang.invoke.VarHandle;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.Objects;
+import java.util.Optional;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.Condition;
+import java.util.concurrent.locks.Lock;
+import java.util.function.Consumer;
+
+/**
+ * A mutex in a {@link LockFile}, known by its name: mutual exclusion between all threads of all processes that have the
+ * file open. It survives the death of its holder, in any way and at any point: the next one gets it at once, and is
+ * told.
+ *
+ * <p>Re-entrant, and owned by a thread that {@link #lock locks} it, or by a token, {@link Hold}. An uncontended
+ * acquisition and release make no system call. Taking it is an acquire, releasing it a release, between processes as
+ * between threads.
+ *
+ * <p>Fairness: none among those who come often; but who has waited for a millisecond is next in line, and a release
+ * hands the lock over, at most once a millisecond.
+ *
+ * <p>Death. The kernel marks a dead process, other processes see it within about 0.2 ms, and the lock becomes
+ * <em>abandoned</em>. Whoever acquires it next is told, once: by the {@linkplain #onOwnerDeath handler}, which runs under
+ * the lock, or by {@link OwnerDiedException} where the lock is {@link OwnerDeath#STRICT}. Who was told and dies before
+ * the repair is done, or whose handler throws, leaves it abandoned again. A thread that ends without unlocking leaves
+ * the lock held, as its process lives.
+ *
+ * <p>Every method that locks or unlocks throws {@link DamagedMappingException} where the file was truncated or holds
+ * what the protocol never writes, {@link LockFileReplacedException} where the file was deleted or replaced, and
+ * {@link LockFileClosedException} where it was closed in this process; a waiter gets them within two seconds.
+ *
+ * <p>The protocol (PROTOCOL.md, section 11; model {@code shared_mutex.pml}); words of the entry:
+ *
+ * <pre>
+ * owner   1 FREE, 2 ABANDONED, a participant's id, or RESERVED | id: free, but only a thread of it that is heir may take it
+ * events  an eventcount, on which waiters sleep: ASLEEP somebody may be asleep; SLEPT somebody has been; the rest an epoch
+ * heir    0, or the id of a waiter that is owed the lock
+ *
+ * lock    owner FREE -&gt; me. Else: spin a little; then register in events, barrier, look again, sleep on events
+ * unlock  owner := FREE, a plain release; ASLEEP: next epoch, wake one. With an heir: owner := RESERVED | heir; the heir
+ *         has gone: RESERVED -&gt; FREE; next epoch, wake all
+ * </pre>
+ *
+ * <p>A releaser does not fence its store against its look at events; the waiter pays for that, by a barrier on all
+ * processors between registering and its last look. In a symmetric file the releaser has the fence.
+ */
+public final class SharedMutex implements Lock {
+    private static final System.Logger LOG = System.getLogger("dev.fermata");
+
+    /** How long a waiter sleeps at most, in ns. */
+    private static final long LOOK_AGAIN = 1_000_000_000;
+    /** After how long a waiter claims to be next, in ns. */
+    private static final long PATIENCE = 1_000_000;
+
+    private final Attachment attachment;
+    private final MemorySegment entry;
+    private final Word events;
+    private final int number;
+    private final long offset;
+    private final String name;
+    private final boolean strict;
+    private final long stuckAfter;
+
+    // Written by whoever holds the lock. Read by others, too, who then only learn that it is not theirs.
+    private Object holder; // a Thread or a Hold
+    private int holds;
+    private boolean ownerDied;
+    private Thread last;
+
+    private volatile Consumer<SharedMutex> handler;
+
+    SharedMutex(Attachment attachment, int number, String name) {
+        this.attachment = attachment;
+        this.number = number;
+        this.offset = attachment.entryOffset(number);
+        this.entry = attachment.memory.asSlice(offset, Layout.ENTRY);
+        this.events = entry.isReadOnly() ? null : Word.at(entry, Layout.E_EVENTS);
+        this.name = name;
+        this.strict = (Layout.flags(attachment.kind(number)) & Layout.STRICT) != 0;
+        this.stuckAfter = attachment.settings().stuckAfter();
+    }
+
+    // ---- lock ----
+
+    /**
+     * Takes the mutex, waiting for as long as it takes; an interrupt does not end the wait. Acquire.
+     *
+     * @throws OwnerDiedException if the last owner died with it and it is strict
+     * @throws Error if the current thread holds it 2³¹−1 times already
+     */
+    @Override
+    public void lock() {
+        Thread me = Thread.currentThread();
+        try {
+            if (!take(me) && !reenter(me)) {
+                lockContended(me, Deadline.NEVER, false, false);
+            }
+        } catch (InternalError e) {
+            throw lost(e);
+        } catch (IllegalStateException e) {
+            throw closedOr(e);
+        } catch (InterruptedException impossible) {
+            throw new AssertionError(impossible);
+        }
+        tell(me);
+    }
+
+    /**
+     * Takes the mutex, waiting for as long as it takes or until the thread is interrupted. Acquire.
+     *
+     * @throws InterruptedException if the thread is interrupted before it has the lock
+     * @throws OwnerDiedException if the last owner died with it and it is strict
+     */
+    @Override
+    public void lockInterruptibly() throws InterruptedException {
+        await(Thread.currentThread(), Deadline.NEVER);
+    }
+
+    /**
+     * Takes the mutex if it is free. Acquire if taken.
+     *
+     * @return whether it was taken
+     * @throws OwnerDiedException if the last owner died with it and it is strict
+     */
+    @Override
+    public boolean tryLock() {
+        return attempt(Thread.currentThread());
+    }
+
+    private boolean attempt(Object taker) {
+        try {
+            if (!take(taker) && !reenter(taker)) {
+                attachment.check();
+                Outcome outcome;
+                do {
+                    outcome = look(taker, false, false);
+                } while (outcome == Outcome.AGAIN);
+                if (outcome == Outcome.REFUSED) {
+                    throw refused();
+                }
+                if (outcome == Outcome.WAIT) {
+                    return false;
+                }
+            }
+        } catch (InternalError e) {
+            throw lost(e);
+        } catch (IllegalStateException e) {
+            throw closedOr(e);
+        }
+        tell(taker);
+        return true;
+    }
+
+    /**
+     * Takes the mutex, waiting for at most the given time. Acquire if taken.
+     *
+     * @param timeout how long; 0 or less makes one attempt, a value too large for the clock waits for ever
+     * @param unit of the timeout
+     * @return whether it was taken
+     * @throws InterruptedException if the thread is interrupted before it has the lock
+     * @throws OwnerDiedException if the last owner died with it and it is strict
+     */
+    @Override
+    public boolean tryLock(long timeout, TimeUnit unit) throws InterruptedException {
+        Objects.requireNonNull(unit, "unit");
+        return within(Thread.currentThread(), timeout, unit);
+    }
+
+    /**
+     * Takes the mutex, waiting for at most the given time. Acquire.
+     *
+     * @param timeout how long; zero or less makes one attempt
+     * @throws LockTimeoutException if it could not be had in time; says who holds it
+     * @throws InterruptedException if the thread is interrupted before it has the lock
+     * @throws OwnerDiedException if the last owner died with it and it is strict
+     */
+    public void lock(Duration timeout) throws LockTimeoutException, InterruptedException {
+        if (!within(Thread.currentThread(), nanos(timeout), TimeUnit.NANOSECONDS)) {
+            throw new LockTimeoutException(name, timeout, info().toString());
+        }
+    }
+
+    private static long nanos(Duration timeout) {
+        return TimeUnit.NANOSECONDS.convert(timeout); // saturates
+    }
+
+    private boolean within(Object taker, long timeout, TimeUnit unit) throws InterruptedException {
+        if (timeout <= 0) {
+            if (Thread.interrupted()) {
+                throw new InterruptedException();
+            }
+            return attempt(taker);
+        }
+        return await(taker, Deadline.after(timeout, unit));
+    }
+
+    private boolean await(Object taker, long deadline) throws InterruptedException {
+        if (Thread.interrupted()) {
+            throw new InterruptedException();
+        }
+        try {
+            if (!take(taker) && !reenter(taker) && !lockContended(taker, deadline, true, false)) {
+                return false;
+            }
+        } catch (InternalError e) {
+            throw lost(e);
+        } catch (IllegalStateException e) {
+            throw closedOr(e);
+        }
+        tell(taker);
+        return true;
+    }
+
+    private boolean take(Object taker) {
+        int id = attachment.id;
+        if (Word.INTERPRETED) {
+            Word.loadRelaxed(entry, Layout.E_OWNER); // finds a lost page, which a compare-and-set would not survive
+        }
+        // Acquire: pairs with the release in unlock; makes the critical section before this one visible.
+        return id != 0 && Word.cas(entry, Layout.E_OWNER, Layout.FREE, id) && acquired(taker, id);
+    }
+
+    private boolean reenter(Object taker) {
+        if (holder != taker) {
+            return false;
+        }
+        if (holds == Integer.MAX_VALUE) {
+            throw new Error("lock \"" + name + "\" is held 2147483647 times by this thread; the maximum");
+        }
+        holds++;
+        return true;
+    }
+
+    /** This participant has put its id into owner. Always true. */
+    private boolean acquired(Object taker, int id) {
+        // On a page that is gone, compiled code skips the compare-and-set and may take it for a success.
+        int owner = Word.loadPlain(entry, Layout.E_OWNER);
+        if (owner != id) {
+            throw attachment.damaged(Word.at(entry, Layout.E_OWNER).impossible(owner, "0x%x, as just stored".formatted(id)));
+        }
+        Failpoint.after("lock: taken");
+        holder = taker;
+        holds = 1;
+        ownerDied = false;
+        Thread me = taker instanceof Thread thread ? thread : Thread.currentThread();
+        Word.storeLong(entry, Layout.E_FENCE, Word.loadLongPlain(entry, Layout.E_FENCE) + 1);
+        Word.storeLong(entry, Layout.E_HOLDER, (long) id << 32 | me.threadId() & 0xffff_ffffL);
+        Word.storePlain(entry, Layout.E_SINCE, attachment.clock);
+        if (last != me) {
+            last = me;
+            attachment.introduce(me);
+        }
+        return true;
+    }
+
+    // ---- lockContended ----
+
+    private enum Outcome {
+        TAKEN, REFUSED, WAIT, AGAIN
+    }
+
+    /** One look at the owner word, and what can be done about it. */
+    private Outcome look(Object taker, boolean isHeir, boolean recovering) {
+        int id = attachment.id;
+        int owner = Word.loadAcquire(entry, Layout.E_OWNER);
+        if (id == 0) {
+            attachment.check();
+        }
+        if (owner == Layout.FREE) {
+            return Word.cas(entry, Layout.E_OWNER, Layout.FREE, id) && acquired(taker, id)
+                    ? Outcome.TAKEN : Outcome.AGAIN;
+        }
+        if (owner == Layout.ABANDONED) {
+            if (strict && !recovering) {
+                return Outcome.REFUSED;
+            }
+            String who = lastOwner();
+            if (!Word.cas(entry, Layout.E_OWNER, Layout.ABANDONED, id)) {
+                return Outcome.AGAIN;
+            }
+            acquired(taker, id);
+            ownerDied = true;
+            Word.storePlain(entry, Layout.E_RECOVERED, Word.loadPlain(entry, Layout.E_RECOVERED) + 1);
+            Failpoint.after("lock: told");
+            if (handler == null && !recovering) {
+                LOG.log(Level.WARNING, "the last owner of lock \"{0}\" of {1} died with it: {2}", name,
+                        attachment.path(), who);
+            }
+            return Outcome.TAKEN;
+        }
+        if (Layout.isReserved(owner)) {
+            int heir = Layout.reservedFor(owner);
+            if (heir == id && isHeir) {
+                return Word.cas(entry, Layout.E_OWNER, owner, id) && acquired(taker, id)
+                        ? Outcome.TAKEN : Outcome.AGAIN;
+            }
+            boolean forlorn = attachment.isDead(heir) || Word.loadAcquire(entry, Layout.E_HEIR) != heir;
+            return forlorn && attachment.repair(offset) ? Outcome.AGAIN : Outcome.WAIT;
+        }
+        return attachment.isDead(owner) && attachment.repair(offset) ? Outcome.AGAIN : Outcome.WAIT;
+    }
+
+    private boolean lockContended(Object taker, long deadline, boolean interruptibly, boolean recovering)
+            throws InterruptedException {
+        attachment.check();
+        long begin = System.nanoTime();
+        for (int i = 0; i < Spin.LIMIT; i++) {
+            if (Word.loadRelaxed(entry, Layout.E_OWNER) == Layout.FREE && take(taker)) {
+                countWait(begin, false);
+                return true;
+            }
+            Spin.pause();
+        }
+        attachment.enter(number);
+        boolean isHeir = false;
+        boolean slept = false;
+        try {
+            Outcome outcome;
+            Stuck stuck = new Stuck(begin);
+            while (true) {
+                attachment.check();
+                if (!isHeir && slept && System.nanoTime() - begin >= PATIENCE) {
+                    isHeir = Word.cas(entry, Layout.E_HEIR, 0, attachment.participant);
+                    Failpoint.after("lock: heir");
+                }
+                int e = register();
+                Failpoint.after("lock: registered");
+                boolean fenced = attachment.barrier();
+                do {
+                    outcome = look(taker, isHeir, recovering);
+                } while (outcome == Outcome.AGAIN);
+                if (outcome != Outcome.WAIT) {
+                    break;
+                }
+                if (interruptibly && Thread.interrupted()) {
+                    throw new InterruptedException();
+                }
+                if (Deadline.passed(deadline)) {
+                    break;
+                }
+                stuck.look();
+                sleep(e, deadline, interruptibly, slept && fenced ? LOOK_AGAIN : PATIENCE);
+                slept = true;
+            }
+            if (outcome == Outcome.TAKEN) {
+                if (isHeir) {
+                    Word.cas(entry, Layout.E_HEIR, attachment.participant, 0);
+                    isHeir = false;
+                    Failpoint.after("lock: inherited");
+                }
+                countWait(begin, slept);
+                return true;
+            }
+            if (outcome == Outcome.REFUSED) {
+                throw refused();
+            }
+            return false;
+        } finally {
+            try {
+                if (holder != taker) {
+                    passOn(isHeir);
+                }
+            } finally {
+                attachment.leave(number);
+            }
+        }
+    }
+
+    /** A full fence; one even where nothing changes, so that it is seen that somebody has registered. */
+    private int register() {
+        while (true) {
+            int e = Word.loadRelaxed(entry, Layout.E_EVENTS);
+            int registered = e | Layout.ASLEEP | Layout.SLEPT;
+            if (Word.cas(entry, Layout.E_EVENTS, e, registered)) {
+                return registered;
+            }
+        }
+    }
+
+    private void sleep(int e, long deadline, boolean interruptibly, long atMost) {
+        Failpoint.after("lock: asleep");
+        long until = Deadline.earlier(deadline, atMost);
+        Futex.Result result = interruptibly
+                ? Interruption.await(Futex.SYSTEM, events, e, until) : Futex.SYSTEM.wait(events, e, until);
+        switch (result) {
+            case FAULT -> throw attachment.damaged(events.lost());
+            case INVALID, UNSUPPORTED -> throw new AssertionError("the kernel refused to wait on " + this);
+            case WOKEN, CHANGED, TIMED_OUT, INTERRUPTED -> { }
+        }
+    }
+
+    private void countWait(long begin, boolean slept) {
+        Word.storeLong(entry, Layout.E_CONTENDED, Word.loadLongPlain(entry, Layout.E_CONTENDED) + 1);
+        if (slept) {
+            Word.storeLong(entry, Layout.E_SLEPT, Word.loadLongPlain(entry, Layout.E_SLEPT) + 1);
+        }
+        long waited = System.nanoTime() - begin;
+        if (waited > Word.loadLongPlain(entry, Layout.E_LONGEST_WAIT)) {
+            Word.storeLong(entry, Layout.E_LONGEST_WAIT, waited);
+        }
+    }
+
+    /** Leaves without the lock. A wake that was consumed, and a reservation, must not be lost. */
+    private void passOn(boolean isHeir) {
+        if (attachment.trouble() instanceof DamagedMappingException) {
+            return;
+        }
+        if (isHeir) {
+            int me = attachment.participant;
+            Word.cas(entry, Layout.E_HEIR, me, 0); // before the look at owner: a releaser looks at heir after its store
+            Word.cas(entry, Layout.E_OWNER, me | Layout.RESERVED, Layout.FREE);
+        }
+        register();
+        Failpoint.after("leave: registered");
+        attachment.barrier();
+        int owner = Word.loadAcquire(entry, Layout.E_OWNER);
+        if (owner == Layout.FREE || owner == Layout.ABANDONED || Layout.isReserved(owner)) {
+            wake();
+        }
+    }
+
+    /** Notices that nothing moves. */
+    private final class Stuck {
+        private long since;
+        private int owner;
+        private long fence;
+        private boolean reported;
+
+        Stuck(long begin) {
+            since = begin;
+        }
+
+        void look() {
+            int o = Word.loadRelaxed(entry, Layout.E_OWNER);
+            long f = Word.loadLong(entry, Layout.E_FENCE);
+            if (o != owner || f != fence) {
+                owner = o;
+                fence = f;
+                since = System.nanoTime();
+                reported = false;
+            } else if (!reported && System.nanoTime() - since >= stuckAfter) {
+                reported = true;
+                LOG.log(Level.WARNING, "lock \"{0}\" of {1} has not moved for {2} ms: {3}", name, attachment.path(),
+                        (System.nanoTime() - since) / 1_000_000, info());
+            }
+        }
+    }
+
+    // ---- after an owner's death ----
+
+    /** Runs the handler if the owner before died; if it throws, the lock stays abandoned. */
+    private void tell(Object taker) {
+        if (ownerDied && holds == 1) {
+            Consumer<SharedMutex> repair = handler;
+            if (repair != null) {
+                repairBy(repair, taker);
+            }
+        }
+    }
+
+    private void repairBy(Consumer<SharedMutex> repair, Object taker) {
+        boolean repaired = false;
+        try {
+            repair.accept(this);
+            repaired = true;
+        } finally {
+            if (!repaired && holder == taker) {
+                release(taker, Layout.ABANDONED);
+            }
+        }
+    }
+
+    /**
+     * What to do when the lock is acquired after its owner's death: it runs under the lock, in the thread that acquires
+     * it and before {@code lock} returns. If it throws, the lock stays abandoned, {@code lock} throws the same, and the
+     * next one is told. In this process only; the last handler that was set counts.
+     *
+     * @param handler what to do, or {@code null} to log a warning
+     */
+    public void onOwnerDeath(Consumer<SharedMutex> handler) {
+        this.handler = handler;
+    }
+
+    /**
+     * Takes the lock, and if its last owner died with it, repairs what it protects, under the lock; then releases it.
+     * This is how a {@link OwnerDeath#STRICT} lock is made usable again. If the repair throws, the lock stays abandoned.
+     * Waits for as long as it takes.
+     *
+     * @param repair what to do
+     * @return whether there was anything to repair
+     * @throws IllegalStateException if the current thread holds the lock
+     */
+    public boolean recover(Runnable repair) {
+        Objects.requireNonNull(repair, "repair");
+        Thread me = Thread.currentThread();
+        if (holder == me) {
+            throw new IllegalStateException("this thread holds lock \"" + name + "\"; unlock it first");
+        }
+        try {
+            if (!take(me)) {
+                lockContended(me, Deadline.NEVER, false, true);
+            }
+        } catch (InternalError e) {
+            throw lost(e);
+        } catch (IllegalStateException e) {
+            throw closedOr(e);
+        } catch (InterruptedException impossible) {
+            throw new AssertionError(impossible);
+        }
+        boolean needed = ownerDied;
+        if (needed) {
+            repairBy(mutex -> repair.run(), me);
+        }
+        unlock();
+        return needed;
+    }
+
+    /**
+     * Whether the owner before this one died with the lock. Only the current holder may ask.
+     *
+     * @return whether this acquisition was the one that was told
+     * @throws IllegalMonitorStateException if the current thread does not hold the lock
+     */
+    public boolean ownerDied() {
+        requireHeld();
+        return ownerDied;
+    }
+
+    private OwnerDiedException refused() {
+        return new OwnerDiedException(name, lastOwner());
+    }
+
+    private String lastOwner() {
+        long stamp = Word.loadLong(entry, Layout.E_HOLDER);
+        return attachment.isValidId((int) (stamp >>> 32))
+                ? attachment.describe((int) (stamp >>> 32), stamp & 0xffff_ffffL) : "unknown";
+    }
+
+    // ---- unlock ----
+
+    /**
+     * Releases the mutex once; the last time lets others in. Release.
+     *
+     * @throws IllegalMonitorStateException if the current thread does not hold it; says who does
+     * @throws LockFileReplacedException if the file was deleted or replaced meanwhile; the lock is released all the same
+     */
+    @Override
+    public void unlock() {
+        Thread me = Thread.currentThread();
+        if (holder != me) {
+            throw notHeld();
+        }
+        if (holds > 1) {
+            holds--;
+            return;
+        }
+        release(me);
+    }
+
+    void release(Object taker) {
+        release(taker, Layout.FREE);
+    }
+
+    private void release(Object taker, int state) {
+        try {
+            int id = attachment.participant;
+            int owner = Word.loadPlain(entry, Layout.E_OWNER);
+            if (owner != id) {
+                holder = null;
+                throw attachment.damaged(
+                        Word.at(entry, Layout.E_OWNER).impossible(owner, "0x%x, its holder".formatted(id)));
+            }
+            int heir = state == Layout.FREE ? Word.loadPlain(entry, Layout.E_HEIR) : 0;
+            if (heir == 0 || !handOver(heir)) {
+                holder = null; // before the store: another thread here may have the lock at once
+                // Release: pairs with the acquire in take; publishes the critical section.
+                Word.storeRelease(entry, Layout.E_OWNER, state);
+                Failpoint.after("unlock: released");
+                if (attachment.symmetric) {
+                    VarHandle.fullFence();
+                } else {
+                    VarHandle.acquireFence(); // for the compiler; the waiter has the barrier
+                }
+                if ((Word.loadRelaxed(entry, Layout.E_EVENTS) & Layout.ASLEEP) != 0) {
+                    wake();
+                }
+            }
+        } catch (InternalError e) {
+            throw lost(e);
+        } catch (IllegalStateException e) {
+            // Closed meanwhile: then the closer gives back what this process holds, and wakes.
+            throw closedOr(e);
+        }
+        if (attachment.id == 0 && attachment.trouble() instanceof LockFileReplacedException replaced) {
+            throw replaced;
+        }
+    }
+
+    /** The next epoch, unless another has begun it, and one waiter is woken. */
+    private void wake() {
+        while (true) {
+            int e = Word.loadRelaxed(entry, Layout.E_EVENTS);
+            if ((e & Layout.ASLEEP) == 0) {
+                return;
+            }
+            if (Word.cas(entry, Layout.E_EVENTS, e, Layout.nextEpoch(e))) {
+                Failpoint.after("unlock: epoch");
+                Futex.SYSTEM.wake(events, 1);
+                Failpoint.after("unlock: woken");
+                return;
+            }
+        }
+    }
+
+    /** Reserves the lock for the heir. False if that was done less than a millisecond ago. */
+    private boolean handOver(int heir) {
+        int now = (int) (System.nanoTime() / 1_000_000);
+        if (Word.loadPlain(entry, Layout.E_HANDED_OVER) == now) {
+            return false;
+        }
+        Word.storePlain(entry, Layout.E_HANDED_OVER, now);
+        int reserved = heir | Layout.RESERVED;
+        holder = null;
+        Word.swap(entry, Layout.E_OWNER, reserved);
+        Failpoint.after("hand over: reserved");
+        if (Word.loadRelaxed(entry, Layout.E_HEIR) != heir) {
+            Word.cas(entry, Layout.E_OWNER, reserved, Layout.FREE); // it has gone
+        }
+        int e;
+        do {
+            e = Word.loadRelaxed(entry, Layout.E_EVENTS);
+        } while (!Word.cas(entry, Layout.E_EVENTS, e, Layout.nextEpoch(e)));
+        Failpoint.after("hand over: epoch");
+        Futex.SYSTEM.wake(events, Futex.ALL); // the heir is any of them
+        return true;
+    }
+
+    // ---- hold ----
+
+    /**
+     * Takes the mutex for the holder of a token, waiting for as long as it takes. Acquire.
+     *
+     * @return the token; closing it releases the lock
+     * @throws OwnerDiedException if the last owner died with it and it is strict
+     */
+    public Hold acquire() {
+        Hold hold = new Hold(this);
+        try {
+            if (!take(hold)) {
+                lockContended(hold, Deadline.NEVER, false, false);
+            }
+        } catch (InternalError e) {
+            throw lost(e);
+        } catch (IllegalStateException e) {
+            throw closedOr(e);
+        } catch (InterruptedException impossible) {
+            throw new AssertionError(impossible);
+        }
+        return issued(hold);
+    }
+
+    /**
+     * Takes the mutex for the holder of a token if it is free. Acquire if taken.
+     *
+     * @return the token, or empty
+     * @throws OwnerDiedException if the last owner died with it and it is strict
+     */
+    public Optional<Hold> tryAcquire() {
+        Hold hold = new Hold(this);
+        return attempt(hold) ? Optional.of(issued(hold)) : Optional.empty();
+    }
+
+    /**
+     * Takes the mutex for the holder of a token, waiting for at most the given time. Acquire.
+     *
+     * @param timeout how long; zero or less makes one attempt
+     * @return the token
+     * @throws LockTimeoutException if it could not be had in time; says who holds it
+     * @throws InterruptedException if the thread is interrupted before it has the lock
+     * @throws OwnerDiedException if the last owner died with it and it is strict
+     */
+    public Hold acquire(Duration timeout) throws LockTimeoutException, InterruptedException {
+        Hold hold = new Hold(this);
+        if (!within(hold, nanos(timeout), TimeUnit.NANOSECONDS)) {
+            throw new LockTimeoutException(name, timeout, info().toString());
+        }
+        return issued(hold);
+    }
+
+    private Hold issued(Hold hold) {
+        hold.acquired(Word.loadLongPlain(entry, Layout.E_FENCE), ownerDied);
+        tell(hold);
+        return hold;
+    }
+
+    // ---- to look at ----
+
+    /**
+     * The fencing token of the current acquisition: it grows with every acquisition by anybody, so that a store behind
+     * the lock can refuse what comes from an earlier holder. Only the holder may ask.
+     *
+     * @return the token, above 0
+     * @throws IllegalMonitorStateException if the current thread does not hold the lock
+     */
+    public long fence() {
+        requireHeld();
+        try {
+            return Word.loadLongPlain(entry, Layout.E_FENCE);
+        } catch (InternalError e) {
+            throw lost(e);
+        }
+    }
+
+    /**
+     * The bytes in the file that the lock protects: all zero at first. Holding the lock is up to the caller. Access
+     * after the file was closed throws {@link IllegalStateException}; where the file was truncated an
+     * {@link InternalError}, see {@link DamagedMappingException#of}.
+     *
+     * @return the memory, of {@link LockInfo#payloadBytes} bytes, its start a multiple of 64
+     */
+    public MemorySegment payload() {
+        return attachment.payload(number);
+    }
+
+    /**
+     * Its name.
+     *
+     * @return the name
+     */
+    public String name() {
+        return name;
+    }
+
+    /**
+     * Whether the current thread holds it, as a thread.
+     *
+     * @return whether it does
+     */
+    public boolean isHeldByCurrentThread() {
+        return holder == Thread.currentThread();
+    }
+
+    /**
+     * How often the current thread has locked it and not yet unlocked.
+     *
+     * @return the count, or 0
+     */
+    public int holdCount() {
+        return isHeldByCurrentThread() ? holds : 0;
+    }
+
+    /**
+     * What it looks like now.
+     *
+     * @return a snapshot, not atomic
+     */
+    public LockInfo info() {
+        try {
+            int owner = Word.loadAcquire(entry, Layout.E_OWNER);
+            long stamp = Word.loadLong(entry, Layout.E_HOLDER);
+            boolean reserved = Layout.isReserved(owner);
+            int id = reserved ? Layout.reservedFor(owner) : owner;
+            boolean known = attachment.isValidId(id);
+            long recovered = Integer.toUnsignedLong(Word.loadRelaxed(entry, Layout.E_RECOVERED));
+            long since = Integer.toUnsignedLong(Word.loadRelaxed(entry, Layout.E_SINCE));
+            return new LockInfo(name,
+                    owner == Layout.FREE ? LockInfo.State.FREE : owner == Layout.ABANDONED ? LockInfo.State.ABANDONED
+                            : reserved ? LockInfo.State.RESERVED : LockInfo.State.HELD,
+                    known ? Optional.of(attachment.participants().describe(id)) : Optional.empty(),
+                    known && !reserved && (int) (stamp >>> 32) == id
+                            ? attachment.participants().describeThread(Layout.slot(id), stamp & 0xffff_ffffL) : "",
+                    Instant.ofEpochSecond(since), Word.loadLong(entry, Layout.E_FENCE),
+                    Word.loadLong(entry, Layout.E_CONTENDED), Word.loadLong(entry, Layout.E_SLEPT), recovered,
+                    Duration.ofNanos(Word.loadLong(entry, Layout.E_LONGEST_WAIT)),
+                    strict ? OwnerDeath.STRICT : OwnerDeath.GRANT, attachment.payloadSize(number));
+        } catch (InternalError e) {
+            throw lost(e);
+        } catch (IllegalStateException e) {
+            throw closedOr(e);
+        }
+    }
+
+    /**
+     * Not supported.
+     *
+     * @throws UnsupportedOperationException always
+     */
+    @Override
+    public Condition newCondition() {
+        throw new UnsupportedOperationException("SharedMutex has no conditions yet");
+    }
+
+    /** For tests. */
+    MemorySegment memory() {
+        return entry;
+    }
+
+    /** For tests. */
+    void setHolds(int holds) {
+        this.holds = holds;
+    }
+
+    private void requireHeld() {
+        if (holder != Thread.currentThread()) {
+            throw notHeld();
+        }
+    }
+
+    private IllegalMonitorStateException notHeld() {
+        Thread me = Thread.currentThread();
+        return new IllegalMonitorStateException("thread %d \"%s\" of pid %d does not hold lock \"%s\": %s".formatted(
+                me.threadId(), me.getName(), ProcessHandle.current().pid(), name, this));
+    }
+
+    private DamagedMappingException lost(InternalError e) {
+        return attachment.damaged(DamagedMappingException.of(e));
+    }
+
+    private RuntimeException closedOr(IllegalStateException e) {
+        return attachment.isClosedMapping() ? attachment.closed() : e;
+    }
+
+    @Override
+    public String toString() {
+        String state;
+        try {
+            state = info().toString();
+        } catch (IllegalStateException unusable) {
+            state = unusable.getMessage();
+        }
+        return "SharedMutex[\"%s\" of %s, %s]".formatted(name, attachment.path(), state);
+    }
+}

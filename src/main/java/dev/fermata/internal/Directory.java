@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+package dev.fermata.internal;
+
+import dev.fermata.DamagedMappingException;
+import java.lang.foreign.MemorySegment;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * The names of a lock file (PROTOCOL.md, section 10; model {@code directory.pml}): an index of 64-bit words, each
+ * {tag, 1 + entry} or 0, probed linearly. Words are only ever filled, so looking up needs no lock.
+ *
+ * <p>An entry belongs to who has put his id into its intent; he fills it, publishes it by a compare-and-set of the
+ * index word, and then makes the intent USED. Whoever loses that race looks at the same word again, with the same entry
+ * in hand, and gives it back if the name has come. What the dead leave, recovery frees or finishes.
+ */
+final class Directory {
+    private final MemorySegment memory;
+    private final Header header;
+    private final int mask;
+
+    Directory(MemorySegment memory, Header header) {
+        this.memory = memory;
+        this.header = header;
+        this.mask = header.indexLength() - 1;
+    }
+
+    /** A name as it is compared: its bytes in words, padded with zeros. */
+    record Name(long hash, int length, long[] words) {
+        static Name of(byte[] bytes) {
+            long[] words = new long[(bytes.length + 7) / 8];
+            for (int i = 0; i < bytes.length; i++) {
+                words[i >> 3] |= (bytes[i] & 0xffL) << 8 * (i & 7);
+            }
+            return new Name(Layout.hash(bytes), bytes.length, words);
+        }
+
+        boolean isInline() {
+            return length <= Layout.INLINE_NAME;
+        }
+
+        /** Lines of the region that hold it. */
+        long lines() {
+            return isInline() ? 0 : Layout.lines(length);
+        }
+
+        int tag() {
+            return (int) (hash >>> 32);
+        }
+    }
+
+    /** What a lock is made with. */
+    record Parameters(int type, int flags, long payload) {
+    }
+
+    /** There is no entry left, or not enough of the region. */
+    static final class FullException extends Exception {
+        private static final long serialVersionUID = 1L;
+
+        FullException(String message) {
+            super(message, null, false, false);
+        }
+    }
+
+    long entry(int number) {
+        return header.entry(number);
+    }
+
+    /** The number of the entry with that name, or -1. */
+    int find(Name name) {
+        int i = (int) name.hash & mask;
+        for (int probes = 0; probes <= mask; probes++, i = i + 1 & mask) {
+            long word = Word.loadLongAcquire(memory, header.index() + (long) i * Long.BYTES);
+            if (word == 0) {
+                return -1;
+            }
+            if ((int) (word >>> 32) == name.tag() && isNamed(entryOf(word), name)) {
+                return entryOf(word);
+            }
+        }
+        return -1;
+    }
+
+    private int entryOf(long word) {
+        int number = (int) word - 1;
+        if (number < 0 || number >= header.entries()) {
+            throw damaged("an index word refers to entry " + Integer.toUnsignedString(number),
+                    "0 to " + (header.entries() - 1));
+        }
+        return number;
+    }
+
+    static DamagedMappingException damaged(String found, String expected) {
+        return new DamagedMappingException(found + "; expected " + expected
+                + ". Something else writes into the file, or it was damaged; delete it while nobody uses it", null);
+    }
+
+    private boolean isNamed(int number, Name name) {
+        long entry = entry(number);
+        if (Word.loadLong(memory, entry + Layout.E_HASH) != name.hash
+                || Layout.nameLength(Word.loadRelaxed(memory, entry + Layout.E_KIND)) != name.length) {
+            return false;
+        }
+        long at = name.isInline() ? entry + Layout.E_NAME : region(entry);
+        for (int i = 0; i < name.words.length; i++) {
+            if (Word.loadLong(memory, at + (long) i * Long.BYTES) != name.words[i]) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    /** Where the entry's part of the region begins; checked, as it comes from the file. */
+    private long region(long entry) {
+        int first = Word.loadRelaxed(memory, entry + Layout.E_REGION);
+        long lines = Integer.toUnsignedLong(Word.loadRelaxed(memory, entry + Layout.E_REGION_LINES));
+        long start = Integer.toUnsignedLong(first) - 1;
+        if (start < 0 || lines == 0 || start + lines > header.regionLines()) {
+            throw damaged("an entry has lines %d to %d of the region".formatted(start, start + lines - 1),
+                    "at most " + (header.regionLines() - 1));
+        }
+        return header.line(start);
+    }
+
+    int kind(int number) {
+        return Word.loadRelaxed(memory, entry(number) + Layout.E_KIND);
+    }
+
+    String name(int number) {
+        long entry = entry(number);
+        int length = Layout.nameLength(kind(number));
+        if (length < 1 || length > Layout.MAX_NAME) {
+            throw damaged("the name of entry " + number + " has " + length + " bytes", "1 to " + Layout.MAX_NAME);
+        }
+        long at = length <= Layout.INLINE_NAME ? entry + Layout.E_NAME : region(entry);
+        if (length > Layout.INLINE_NAME && at + length > header.region() + header.regionLines() * Layout.LINE) {
+            throw damaged("the name of entry " + number + " leaves the region", "less");
+        }
+        byte[] bytes = new byte[length];
+        for (int i = 0; i < length; i++) {
+            bytes[i] = (byte) (Word.loadLong(memory, at + (i & ~7)) >>> 8 * (i & 7));
+        }
+        return new String(bytes, StandardCharsets.UTF_8);
+    }
+
+    long payloadSize(int number) {
+        return Word.loadLong(memory, entry(number) + Layout.E_PAYLOAD);
+    }
+
+    /** The bytes that the lock protects. */
+    MemorySegment payload(int number) {
+        long entry = entry(number);
+        long size = payloadSize(number);
+        if (size == 0) {
+            return memory.asSlice(0, 0);
+        }
+        int length = Layout.nameLength(kind(number));
+        long nameLines = length <= Layout.INLINE_NAME ? 0 : Layout.lines(length);
+        long lines = Integer.toUnsignedLong(Word.loadRelaxed(memory, entry + Layout.E_REGION_LINES));
+        if (size < 0 || nameLines + Layout.lines(size) > lines) {
+            throw damaged("entry %d has %d bytes of payload in %d lines".formatted(number, size, lines), "less");
+        }
+        return memory.asSlice(region(entry) + nameLines * Layout.LINE, size);
+    }
+
+    List<String> names() {
+        List<String> names = new ArrayList<>();
+        for (int i = 0; i <= mask; i++) {
+            long word = Word.loadLongAcquire(memory, header.index() + (long) i * Long.BYTES);
+            if (word != 0) {
+                names.add(name(entryOf(word)));
+            }
+        }
+        return names;
+    }
+
+    /** The entry with that name, inserted if there was none. Whether it has the parameters is for the caller to see. */
+    int insert(Name name, Parameters parameters, int me) throws FullException {
+        int inHand = -1;
+        int i = (int) name.hash & mask;
+        for (int probes = 0; probes <= mask; probes++, i = i + 1 & mask) {
+            long place = header.index() + (long) i * Long.BYTES;
+            while (true) {
+                long word = Word.loadLongAcquire(memory, place);
+                if (word != 0) {
+                    if ((int) (word >>> 32) == name.tag() && isNamed(entryOf(word), name)) {
+                        giveBack(inHand, me);
+                        return entryOf(word);
+                    }
+                    break;
+                }
+                if (inHand < 0) {
+                    inHand = take(me);
+                    fill(inHand, name, parameters, me);
+                    Failpoint.after("insert: filled");
+                }
+                if (Word.casLong(memory, place, 0, (long) name.tag() << 32 | inHand + 1)) {
+                    Failpoint.after("insert: published");
+                    Word.cas(memory, entry(inHand) + Layout.E_INTENT, me, Layout.USED);
+                    Failpoint.after("insert: used");
+                    return inHand;
+                }
+            }
+        }
+        giveBack(inHand, me);
+        throw new FullException("the index is full");
+    }
+
+    private void giveBack(int inHand, int me) {
+        if (inHand >= 0) {
+            Word.cas(memory, entry(inHand) + Layout.E_INTENT, me, 0);
+        }
+    }
+
+    /** A free entry: one that was never taken, as long as there are any, else one that was given back. */
+    private int take(int me) throws FullException {
+        while (true) {
+            int used = Word.loadAcquire(memory, Layout.H_USED);
+            if (used < 0 || used > header.entries()) {
+                throw damaged(Integer.toUnsignedString(used) + " entries are used", "at most " + header.entries());
+            }
+            if (used == header.entries()) {
+                break;
+            }
+            boolean mine = Word.cas(memory, entry(used) + Layout.E_INTENT, 0, me);
+            Failpoint.after("insert: taken");
+            Word.cas(memory, Layout.H_USED, used, used + 1); // or another did, on the way to the next one
+            if (mine) {
+                return used;
+            }
+        }
+        for (int number = 0; number < header.entries(); number++) {
+            long intent = entry(number) + Layout.E_INTENT;
+            if (Word.loadAcquire(memory, intent) == 0 && Word.cas(memory, intent, 0, me)) {
+                return number;
+            }
+        }
+        throw new FullException("all " + header.entries() + " entries are taken");
+    }
+
+    private void fill(int number, Name name, Parameters parameters, int me) throws FullException {
+        long entry = entry(number);
+        try {
+            long lines = name.lines() + Layout.lines(parameters.payload);
+            if (lines > 0) {
+                reserve(entry, lines);
+            }
+        } catch (FullException full) {
+            giveBack(number, me);
+            throw full;
+        }
+        memory.asSlice(entry + Layout.E_EVENTS, Layout.E_INTENT - Layout.E_EVENTS).fill((byte) 0);
+        Word.storePlain(memory, entry + Layout.E_RECOVERED, 0);
+        Word.storePlain(memory, entry + Layout.E_SINCE, 0);
+        Word.storeLong(memory, entry + Layout.E_HASH, name.hash);
+        Word.storePlain(memory, entry + Layout.E_KIND, Layout.kind(parameters.type, parameters.flags, name.length));
+        Word.storeLong(memory, entry + Layout.E_PAYLOAD, parameters.payload);
+        long at = name.isInline() ? entry + Layout.E_NAME : region(entry);
+        for (int i = 0; i < name.words.length; i++) {
+            Word.storeLong(memory, at + (long) i * Long.BYTES, name.words[i]);
+        }
+        Word.storeRelease(memory, entry + Layout.E_OWNER, Layout.FREE);
+    }
+
+    /**
+     * Gives the entry lines of the region, all zero: those that it has from an earlier try, if they are enough, else
+     * new ones. A death between the two stores of the header and the entry loses the lines, and nothing else.
+     */
+    private void reserve(long entry, long lines) throws FullException {
+        long has = Integer.toUnsignedLong(Word.loadRelaxed(memory, entry + Layout.E_REGION_LINES));
+        if (has < lines) {
+            long first = Word.loadLongAcquire(memory, Layout.H_HEAP);
+            while (true) {
+                if (first < 0 || first > header.regionLines()) {
+                    throw damaged(first + " lines of the region are used", "at most " + header.regionLines());
+                }
+                if (lines > header.regionLines() - first) {
+                    throw new FullException("of %d lines of payload and long names %d are left, %d are needed"
+                            .formatted(header.regionLines(), header.regionLines() - first, lines));
+                }
+                if (Word.casLong(memory, Layout.H_HEAP, first, first + lines)) {
+                    break;
+                }
+                first = Word.loadLongAcquire(memory, Layout.H_HEAP);
+            }
+            Failpoint.after("insert: reserved");
+            Word.storeRelease(memory, entry + Layout.E_REGION_LINES, 0);
+            Word.storeRelease(memory, entry + Layout.E_REGION, (int) first + 1);
+            Word.storeRelease(memory, entry + Layout.E_REGION_LINES, (int) lines);
+        }
+        memory.asSlice(region(entry), lines * Layout.LINE).fill((byte) 0);
+    }
+
+    /** Whether the index refers to an entry: looked for where the entry's own hash says. */
+    boolean isPublished(int number) {
+        long hash = Word.loadLong(memory, entry(number) + Layout.E_HASH);
+        int i = (int) hash & mask;
+        for (int probes = 0; probes <= mask; probes++, i = i + 1 & mask) {
+            long word = Word.loadLongAcquire(memory, header.index() + (long) i * Long.BYTES);
+            if (word == 0) {
+                return false;
+            }
+            if ((int) word == number + 1) {
+                return true;
+            }
+        }
+        return false;
+    }
+}

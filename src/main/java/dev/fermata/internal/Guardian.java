@@ -1,0 +1,703 @@
+// SPDX-License-Identifier: Apache-2.0
+package dev.fermata.internal;
+
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import dev.fermata.DamagedMappingException;
+import dev.fermata.LockFileClosedException;
+import dev.fermata.LockFileException;
+import dev.fermata.LockFileException.Reason;
+import java.io.IOException;
+import java.lang.System.Logger.Level;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
+
+/**
+ * The one thread of a process for a lock file. Its life is the participant's: the kernel marks the lifeline when it ends,
+ * however it ends. It attaches, then watches the others and the file and recovers what the dead leave, and at last
+ * detaches (PROTOCOL.md, section 9; models {@code creation.pml} and {@code participants.pml}).
+ *
+ * <p>It has a mapping of its own, as it goes on after the locks' mapping is closed.
+ */
+final class Guardian {
+    private static final Posix POSIX = Posix.SYSTEM;
+    private static final NativeCalls CALLS = NativeCalls.SYSTEM;
+    private static final Futex FUTEX = Futex.SYSTEM;
+
+    /** How long byte A, and a slot whose process is being torn down, are waited for, in ns. */
+    private static final long PATIENCE = 10_000_000_000L;
+    /** How long a guardian sleeps at most, in ns. */
+    private static final long LOOK = 1_000_000_000;
+    /** How long it leaves a sweep to each of those before it, in ns. */
+    private static final long TURN = 10_000_000;
+    /** How long {@link #close} waits at most. */
+    private static final long CLOSE_SECONDS = 15;
+
+    private final Path path;
+    private final Settings settings;
+    private final Thread thread;
+    private final CompletableFuture<Attachment> attached = new CompletableFuture<>();
+    private final CountDownLatch ended = new CountDownLatch(1);
+    private final Thread hook;
+    private volatile boolean closing;
+    private volatile boolean exiting;
+
+    // Of the guardian's thread, from here on.
+    private Attachment attachment;
+    private int fd = -1;
+    private Header header;
+    private Arena arena;
+    private MemorySegment memory;
+    private Participants participants;
+    private Recovery recovery;
+    private RobustPage page;
+    private int slot;
+    private long cell;
+    private MemorySegment addresses;
+    private MemorySegment expected;
+    private long nextLook;
+    private boolean unsure; // a death whose threads may still run: look again soon
+
+    Guardian(Path path, Settings settings) {
+        this.path = path;
+        this.settings = settings;
+        this.thread = Thread.ofPlatform().daemon().name("fermata-guardian " + path).unstarted(this::run);
+        this.hook = Thread.ofPlatform().name("fermata-detach " + path).unstarted(this::exit);
+    }
+
+    CompletableFuture<Attachment> start() {
+        thread.start();
+        return attached;
+    }
+
+    private void run() {
+        try {
+            open();
+            attached.complete(attachment);
+        } catch (Throwable refused) {
+            giveUp();
+            attached.completeExceptionally(refused);
+            return;
+        }
+        boolean detached = false;
+        while (!detached) {
+            try {
+                detached = watch();
+            } catch (Throwable unexpected) {
+                Thread.onSpinWait(); // even out of memory it stays: its end would be taken for the process's
+            }
+        }
+        ended.countDown();
+    }
+
+    // ---- opening ----
+
+    private void open() throws LockFileException {
+        for (int tries = 0; ; tries++) {
+            fd = openFile(path, settings, Posix.O_RDWR);
+            Posix.Status status = statusOf(path, fd);
+            requireLockFile(path, fd, status, settings);
+            awaitA();
+            if (isStill(status)) {
+                attach(statusOf(path, fd));
+                return;
+            }
+            POSIX.close(fd);
+            fd = -1;
+            if (tries == 100) {
+                throw new LockFileException(Reason.BUSY, path, "it is replaced again and again", "find out by whom");
+            }
+        }
+    }
+
+    private static int openFile(Path path, Settings settings, int mode) throws LockFileException {
+        int flags = mode | Posix.O_CLOEXEC | Posix.O_NONBLOCK;
+        int fd = POSIX.open(path.toString(), flags, 0);
+        if (fd == -Posix.ENOENT && settings.create()) {
+            Creation.createIfMissing(path, settings);
+            fd = POSIX.open(path.toString(), flags, 0);
+        }
+        if (fd == -Posix.EISDIR) {
+            throw new LockFileException(Reason.NOT_A_LOCK_FILE, path, "it is a directory", "name a file in it");
+        }
+        if (fd < 0) {
+            throw Creation.failed(path, "it cannot be opened", -fd);
+        }
+        return fd;
+    }
+
+    private static Posix.Status statusOf(Path path, int fd) throws LockFileException {
+        try {
+            return POSIX.status(fd);
+        } catch (Posix.ErrnoException e) {
+            throw Creation.failed(path, "its status cannot be read", e.errno);
+        }
+    }
+
+    /** Refuses what is none, before anything of it is locked or mapped. Empty and unfinished files may become one. */
+    private static void requireLockFile(Path path, int fd, Posix.Status status, Settings settings)
+            throws LockFileException {
+        if (!status.isRegular()) {
+            throw new LockFileException(Reason.NOT_A_LOCK_FILE, path, "it is not a regular file", "choose another path");
+        }
+        Creation.requireSuitable(path, fd, settings);
+        if (status.size() == 0 || isUnfinished(fd, status)) {
+            return;
+        }
+        readHeader(path, fd, status);
+    }
+
+    private static boolean isUnfinished(int fd, Posix.Status status) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment magic = arena.allocate(JAVA_LONG);
+            return status.size() >= Layout.HEADER && POSIX.read(fd, magic, 0) == Long.BYTES
+                    && magic.get(JAVA_LONG, 0) == Layout.UNFINISHED;
+        }
+    }
+
+    private static Header readHeader(Path path, int fd, Posix.Status status) throws LockFileException {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment page = arena.allocate(Layout.HEADER, 8);
+            int read = POSIX.read(fd, page, 0);
+            Creation.requireDone(path, "it cannot be read", read);
+            if (read < Layout.HEADER) {
+                throw new LockFileException(Reason.NOT_A_LOCK_FILE, path, "it has %d bytes".formatted(status.size()),
+                        "a lock file has more than %d. Choose another path".formatted(Layout.HEADER));
+            }
+            return Header.read(page, status.size(), path);
+        }
+    }
+
+    private void awaitA() throws LockFileException {
+        long deadline = System.nanoTime() + PATIENCE;
+        int locked;
+        while ((locked = CALLS.ofdLock(fd, Layout.BYTE_A, 1, NativeCalls.OFD_EXCLUSIVE)) < 0) {
+            if (locked != -Posix.EAGAIN && locked != -Posix.EACCES) {
+                throw Creation.failed(path, "its byte A cannot be locked", -locked);
+            }
+            if (Deadline.passed(deadline)) {
+                throw new LockFileException(Reason.BUSY, path, "for 10 s others were attaching or detaching",
+                        "one of them may be stopped. Attached: " + describeParticipants());
+            }
+            Attachment.sleep(1);
+        }
+        Failpoint.after("attach: A locked");
+    }
+
+    private void releaseA() {
+        CALLS.ofdLock(fd, Layout.BYTE_A, 1, NativeCalls.OFD_UNLOCK);
+    }
+
+    private String describeParticipants() {
+        try (Attached look = new Attached(inspect(path, settings))) {
+            return look.attachment.participants().list().stream().map(Object::toString)
+                    .collect(Collectors.joining("; "));
+        } catch (LockFileException | RuntimeException unreadable) {
+            return "unknown, as " + unreadable.getMessage();
+        }
+    }
+
+    private record Attached(Attachment attachment) implements AutoCloseable {
+        @Override
+        public void close() {
+            attachment.release();
+        }
+    }
+
+    private boolean isStill(Posix.Status status) {
+        try {
+            return POSIX.status(path.toString()).isSameFile(status);
+        } catch (Posix.ErrnoException gone) {
+            return false;
+        }
+    }
+
+    /** Under byte A. */
+    private void attach(Posix.Status status) throws LockFileException {
+        boolean alone = CALLS.ofdLock(fd, Layout.BYTE_U, 1, NativeCalls.OFD_EXCLUSIVE) == 0;
+        if (status.size() == 0 || isUnfinished(fd, status)) {
+            if (!alone) {
+                throw new LockFileException(Reason.DAMAGED, path, "it is in use, but empty", "it was truncated");
+            }
+            Creation.finish(path, fd, settings);
+            status = statusOf(path, fd);
+        }
+        header = readHeader(path, fd, status);
+        arena = Arena.ofShared();
+        memory = Attachment.map(path, fd, header, arena, Posix.PROT_READ | Posix.PROT_WRITE);
+        participants = new Participants(memory, header);
+        recovery = new Recovery(memory, header, FUTEX);
+        addresses = Arena.ofAuto().allocate(JAVA_LONG, Layout.MAX_PARTICIPANTS + 1);
+        expected = Arena.ofAuto().allocate(JAVA_INT, Layout.MAX_PARTICIPANTS + 1);
+        page = RobustPage.take();
+        tryCalls();
+        if (alone) {
+            Failpoint.after("attach: alone");
+            reset(status);
+        }
+        int shared = CALLS.ofdLock(fd, Layout.BYTE_U, 1, NativeCalls.OFD_SHARED);
+        Creation.requireDone(path, "its byte U cannot be shared", shared);
+        Failpoint.after("attach: U shared");
+        claim();
+        int participant = Layout.id(Layout.generation(cell), slot);
+        participants.introduce(slot, Layout.generation(cell), settings.label());
+        Failpoint.after("attach: introduced");
+        attachment = new Attachment(path, settings, header, fd, status, participant, this);
+        thread.setName("fermata-guardian " + path + " slot " + slot);
+        releaseA();
+        Failpoint.after("attach: A released");
+        try {
+            Runtime.getRuntime().addShutdownHook(hook);
+        } catch (IllegalStateException exiting) {
+            // The process's end is a death then.
+        }
+    }
+
+    /**
+     * Every call that will ever be made, once and without effect: what the kernel or a seccomp filter does not like has
+     * to show now, when it is no false death.
+     */
+    private void tryCalls() throws LockFileException {
+        require("membarrier", CALLS.membarrierRegister());
+        require("membarrier", CALLS.membarrier());
+        require("set_robust_list", page.register());
+        long control = page.control().segment().address();
+        addresses.setAtIndex(JAVA_LONG, 0, control);
+        expected.setAtIndex(JAVA_INT, 0, 1); // it is 0: no sleep
+        int waited = CALLS.futexWaitAny(addresses, expected, 1, 0);
+        if (waited != -Posix.EAGAIN) {
+            require("futex_waitv, of Linux 5.16", waited);
+        }
+        waited = CALLS.futexWait(page.control().segment(), 1, 0);
+        if (waited != -Posix.EAGAIN) {
+            require("futex", waited);
+        }
+        require("futex", CALLS.futexWake(control, 1));
+        require("fcntl with F_OFD_GETLK", CALLS.ofdTest(fd, Layout.BYTE_A, 1, NativeCalls.OFD_EXCLUSIVE));
+    }
+
+    private void require(String call, int result) throws LockFileException {
+        if (result < 0 && !(call.equals("membarrier") && header.isSymmetric())) {
+            throw new LockFileException(Reason.REFUSED_BY_KERNEL, path,
+                    "the kernel refuses " + call + ": " + POSIX.describe(-result), call.equals("membarrier")
+                    ? "it is needed here; create the file with symmetric(), which does without"
+                    : "locks cannot survive a death without it. A container's seccomp profile may have to allow it");
+        }
+    }
+
+    /** Nobody is attached, whatever the cells say. What owners there are is left to the sweep. */
+    private void reset(Posix.Status status) throws LockFileException {
+        syncDirectory();
+        String place = place(status);
+        boolean elsewhere = !Participants.loadText(memory, Layout.H_PLACE, Layout.H_PLACE_SIZE).equals(place);
+        for (int s = 0; s < participants.count(); s++) {
+            long busy = participants.cell(s);
+            if (Layout.lifeline(busy) != 0) {
+                Word.storeRelease(memory, Layout.H_DIRTY, 1);
+                participants.cas(s, busy, Layout.cell(Layout.nextGeneration(Layout.generation(busy)), 0));
+                Failpoint.after("reset: cell");
+            }
+        }
+        if (elsewhere) {
+            // After a power loss, and in a copy, owners may be younger than their cells.
+            recovery.sweep(id -> true);
+            Failpoint.after("reset: swept");
+            participants.store(Layout.H_PLACE, Layout.H_PLACE_SIZE, place);
+        }
+    }
+
+    private void syncDirectory() throws LockFileException {
+        Path parent = path.toAbsolutePath().getParent();
+        int directory = POSIX.open(parent.toString(), Posix.O_RDONLY | Posix.O_DIRECTORY | Posix.O_CLOEXEC, 0);
+        if (directory >= 0) { // a directory may be searched, but not read: then its name is as durable as can be had
+            POSIX.fsync(directory);
+            POSIX.close(directory);
+        }
+    }
+
+    private static String place(Posix.Status status) {
+        String boot = "";
+        try {
+            boot = Files.readString(Path.of(System.getProperty("dev.fermata.bootId",
+                    "/proc/sys/kernel/random/boot_id"))).strip();
+        } catch (IOException hidden) {
+            // as if it were always the same boot
+        }
+        return "boot %s device %x inode %x".formatted(boot, status.device(), status.inode());
+    }
+
+    /** Takes a slot: byte, list, cell, in this order. */
+    private void claim() throws LockFileException {
+        long deadline = System.nanoTime() + PATIENCE;
+        while (true) {
+            boolean beingTornDown = false;
+            for (int s = 0; s < participants.count(); s++) {
+                if (Layout.lifeline(participants.cell(s)) != 0) {
+                    beingTornDown |= Layout.isDied(participants.cell(s));
+                } else if (CALLS.ofdLock(fd, header.cell(s), 1, NativeCalls.OFD_EXCLUSIVE) < 0) {
+                    beingTornDown = true;
+                } else if (claim(s)) {
+                    return;
+                } else {
+                    CALLS.ofdLock(fd, header.cell(s), 1, NativeCalls.OFD_UNLOCK);
+                }
+            }
+            recover(participants.scan());
+            if (!beingTornDown || Deadline.passed(deadline)) {
+                throw new LockFileException(Reason.TOO_MANY_PARTICIPANTS, path,
+                        "all %d slots are taken".formatted(participants.count()),
+                        "end one of them, or create the file with more participants. Attached: "
+                                + participants.list().stream().map(Object::toString).collect(Collectors.joining("; ")));
+            }
+            Attachment.sleep(1);
+        }
+    }
+
+    private boolean claim(int s) {
+        Failpoint.after("attach: byte locked");
+        long free = participants.cell(s);
+        if (Layout.lifeline(free) != 0) {
+            return false;
+        }
+        page.pointAt(participants.lifelineAddress(s));
+        Failpoint.after("attach: list set");
+        long mine = Layout.cell(Layout.generation(free), POSIX.threadId() | Layout.WAITERS);
+        if (!participants.cas(s, free, mine)) {
+            page.empty();
+            return false;
+        }
+        slot = s;
+        cell = mine;
+        Failpoint.after("attach: claimed");
+        return true;
+    }
+
+    /** Opening has failed somewhere on the way. */
+    private void giveUp() {
+        if (page != null) {
+            if (cell != 0) {
+                participants.cas(slot, cell, Layout.cell(Layout.nextGeneration(Layout.generation(cell)), 0));
+            }
+            page.giveBack();
+        }
+        if (arena != null) {
+            arena.close();
+        }
+        if (fd >= 0) {
+            POSIX.close(fd); // and all its byte locks
+        }
+    }
+
+    /** An attachment for looking only: without a guardian, a participant or a lock. */
+    static Attachment inspect(Path path, Settings settings) throws LockFileException {
+        int fd = openFile(path, settings.forInspection(), Posix.O_RDONLY);
+        try {
+            Posix.Status status = statusOf(path, fd);
+            if (!status.isRegular()) {
+                throw new LockFileException(
+                        Reason.NOT_A_LOCK_FILE, path, "it is not a regular file", "choose another path");
+            }
+            return new Attachment(path, settings, readHeader(path, fd, status), fd, status, 0, null);
+        } catch (LockFileException | RuntimeException refused) {
+            POSIX.close(fd);
+            throw refused;
+        }
+    }
+
+    // ---- watching ----
+
+    /** One round; whether the participant is detached now. Nothing may end the thread before. */
+    private boolean watch() {
+        try {
+            if (closing && detach()) {
+                return true;
+            }
+            if (attachment.trouble() instanceof DamagedMappingException) {
+                pass(); // there is nothing left to look at
+                return false;
+            }
+            long[] cells = participants.scan();
+            unsure = false;
+            if (Word.loadAcquire(memory, Layout.H_DIRTY) != 0) {
+                recover(cells);
+                if (!unsure) {
+                    Word.storeRelease(memory, Layout.H_DIRTY, 0);
+                }
+                return false;
+            }
+            if (anyDied(cells)) {
+                recoverInTurn(cells);
+                cells = participants.scan();
+                unsure = anyDied(cells);
+            }
+            if (System.nanoTime() - nextLook >= 0) {
+                nextLook = System.nanoTime() + LOOK;
+                look(cells);
+            }
+            await(cells, unsure ? TURN : LOOK);
+        } catch (DamagedMappingException damaged) {
+            attachment.fail(() -> new DamagedMappingException(path + ": " + damaged.getMessage(), damaged));
+        } catch (InternalError lost) {
+            fail(lost);
+        } catch (Throwable unexpected) {
+            System.getLogger("dev.fermata").log(Level.ERROR, "the guardian of " + path + " goes on after", unexpected);
+            pass();
+        }
+        return false;
+    }
+
+    private void fail(InternalError lost) {
+        try {
+            DamagedMappingException damaged = DamagedMappingException.of(lost);
+            attachment.fail(() -> new DamagedMappingException(path + ": " + damaged.getMessage(), damaged));
+        } catch (InternalError other) {
+            System.getLogger("dev.fermata").log(Level.ERROR, "the guardian of " + path + " goes on after", other);
+            pass();
+        }
+    }
+
+    /** Sleeps on the control word alone. */
+    private void pass() {
+        FUTEX.wait(page.control(), 0, System.nanoTime() + LOOK);
+        if (closing) {
+            Attachment.sleep(1);
+        }
+    }
+
+    private static boolean anyDied(long[] cells) {
+        for (long c : cells) {
+            if (Layout.isDied(c)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** What this process waits for first; then everything, each guardian in its turn unless another has done it. */
+    private void recoverInTurn(long[] cells) {
+        long[] dead = cells.clone();
+        if (attachment.survey(dead)) {
+            for (int number : attachment.awaited()) {
+                recovery.repair(number, Recovery.Dead.by(dead));
+            }
+        }
+        int before = 0;
+        for (int s = 0; s < slot; s++) {
+            before += Layout.lifeline(cells[s]) != 0 && !Layout.isDied(cells[s]) ? 1 : 0;
+        }
+        long deadline = System.nanoTime() + before * TURN;
+        while (before > 0 && !Deadline.passed(deadline) && !closing) {
+            await(cells, deadline - System.nanoTime());
+            long[] now = participants.scan();
+            if (!anyDied(now)) {
+                return;
+            }
+            cells = now;
+        }
+        recover(cells);
+    }
+
+    /** Sweeps for all that are dead by these cells, and frees their slots at last. */
+    private void recover(long[] cells) {
+        long[] dead = cells.clone();
+        if (attachment == null ? !surveyAlone(dead) : !attachment.survey(dead)) {
+            unsure = true;
+            return;
+        }
+        Failpoint.after("recover: barrier");
+        recovery.sweep(Recovery.Dead.by(dead));
+        Failpoint.after("recover: swept");
+        for (int s = 0; s < dead.length; s++) {
+            if (Layout.isDied(dead[s])) {
+                participants.cas(s, dead[s], Layout.cell(Layout.nextGeneration(Layout.generation(dead[s])), 0));
+                Failpoint.after("recover: freed");
+            }
+        }
+    }
+
+    private boolean surveyAlone(long[] cells) {
+        return Attachment.survey(cells, header, fd);
+    }
+
+    /** Once a second: is the file whole, in its place, and is everybody there who says so? */
+    private void look(long[] cells) {
+        attachment.clock = (int) (System.currentTimeMillis() / 1000);
+        attachment.markEndedThreads(participants);
+        try {
+            Posix.Status there = POSIX.status(path.toString());
+            if (!there.isSameFile(attachment.status())) {
+                attachment.replaced("another file is there, inode %d instead of %d".formatted(
+                        there.inode(), attachment.status().inode()));
+            }
+        } catch (Posix.ErrnoException e) {
+            if (e.errno == Posix.ENOENT || e.errno == Posix.ENOTDIR) { // else it is out of sight, which says nothing
+                attachment.replaced("there is no file of that name");
+            }
+        }
+        try {
+            long size = POSIX.status(fd).size();
+            if (size != header.fileSize()) {
+                throw Directory.damaged("the file has %d bytes".formatted(size), Long.toString(header.fileSize()));
+            }
+        } catch (Posix.ErrnoException e) {
+            throw new AssertionError("the status of " + path + " cannot be read: " + POSIX.describe(e.errno));
+        }
+        if (Word.loadLongAcquire(memory, Layout.H_MAGIC) != Layout.MAGIC) {
+            throw Directory.damaged("the file's header is gone", "what it was when it was opened");
+        }
+        for (int s = 0; s < cells.length; s++) {
+            // Cell first, byte second: whoever is there holds it for longer than the cell says so.
+            if (s != slot && Layout.lifeline(cells[s]) != 0 && !Layout.isDied(cells[s]) && attachment.isByteFree(s)) {
+                participants.cas(s, cells[s], cells[s] | Layout.DIED);
+                unsure = true;
+            }
+        }
+        if (participants.cell(slot) != cell) {
+            throw Directory.damaged("this participant's cell holds 0x%x".formatted(participants.cell(slot)),
+                    "0x%x".formatted(cell));
+        }
+    }
+
+    /** Sleeps until a lifeline is not what it was, or this guardian is called, or the time is over. */
+    private void await(long[] cells, long nanos) {
+        addresses.setAtIndex(JAVA_LONG, 0, page.control().segment().address());
+        expected.setAtIndex(JAVA_INT, 0, 0);
+        int n = 1;
+        for (int s = 0; s < cells.length; s++) {
+            if (s != slot) {
+                addresses.setAtIndex(JAVA_LONG, n, participants.lifelineAddress(s));
+                expected.setAtIndex(JAVA_INT, n, Layout.lifeline(cells[s]));
+                n++;
+            }
+        }
+        if (closing) {
+            return;
+        }
+        Futex.Result result = Futex.SystemFutex.result(
+                CALLS.guard(addresses, expected, n, System.nanoTime() + Math.max(nanos, 0)));
+        if (result == Futex.Result.FAULT) {
+            throw Directory.damaged("the page of a lifeline is gone", "a whole file");
+        }
+        if (result == Futex.Result.INVALID || result == Futex.Result.UNSUPPORTED) {
+            throw new AssertionError("the kernel refused to wait for lifelines: " + result);
+        }
+    }
+
+    /** Something has happened that the guardian is to look at now. */
+    void hurry() {
+        nextLook = System.nanoTime();
+    }
+
+    // ---- leaving ----
+
+    /** Detaches. Returns when that is done, or takes unusually long. */
+    void close() {
+        closing = true;
+        call();
+        try {
+            Runtime.getRuntime().removeShutdownHook(hook);
+        } catch (IllegalStateException exiting) {
+            // then it runs
+        }
+        boolean interrupted = false;
+        try {
+            long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(CLOSE_SECONDS);
+            while (true) {
+                try {
+                    ended.await(deadline - System.nanoTime(), TimeUnit.NANOSECONDS);
+                    return;
+                } catch (InterruptedException e) {
+                    interrupted = true;
+                }
+            }
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
+    /** The shutdown hook. Who holds a lock does not detach: then the process's end is a death. */
+    private void exit() {
+        exiting = true;
+        closing = true;
+        call();
+        try {
+            ended.await(1, TimeUnit.SECONDS);
+        } catch (InterruptedException e) {
+            // the end comes all the same
+        }
+    }
+
+    private void call() {
+        page.control().storeRelaxed(1);
+        FUTEX.wake(page.control(), Futex.ALL);
+    }
+
+    private boolean detach() {
+        attachment.fail(() -> new LockFileClosedException(path));
+        boolean damaged = attachment.trouble() instanceof DamagedMappingException;
+        int me = Layout.id(Layout.generation(cell), slot);
+        if (!damaged) {
+            if (exiting && holdsAnything(me)) {
+                ended.countDown();
+                Attachment.sleep(1000);
+                return false;
+            }
+            for (int number : attachment.awaited()) {
+                wakeWaiters(header.entry(number));
+            }
+        }
+        if (attachment.isAwaited() || !attachment.closeMapping()) {
+            Attachment.sleep(1);
+            return false;
+        }
+        Failpoint.after("detach: unmapped");
+        // From here on no thread of this process can touch the file.
+        if (!damaged) {
+            recovery.sweep(id -> id == me);
+            long[] cells = participants.scan();
+            if (anyDied(cells)) {
+                recover(cells);
+            }
+            try {
+                awaitA();
+            } catch (LockFileException busy) {
+                // Without A the slot is not freed. The end of this thread marks it, and others free it; for that the
+                // mapping has to stay, and the bytes must not be taken by others before.
+                return true;
+            }
+            participants.cas(slot, cell, Layout.cell(Layout.nextGeneration(Layout.generation(cell)), 0));
+            Failpoint.after("detach: freed");
+        }
+        page.giveBack();
+        Failpoint.after("detach: list empty");
+        arena.close();
+        POSIX.close(fd); // with its bytes: the slot's, U and A
+        return true;
+    }
+
+    private void wakeWaiters(long entry) {
+        Word events = Word.at(memory, entry + Layout.E_EVENTS);
+        int e = events.loadAcquire();
+        events.casRelease(e, Layout.nextEpoch(e)); // or another did
+        FUTEX.wake(events, Futex.ALL);
+    }
+
+    private boolean holdsAnything(int me) {
+        int used = Math.min(Word.loadAcquire(memory, Layout.H_USED), header.entries());
+        for (int number = 0; number < used; number++) {
+            if (Word.loadAcquire(memory, header.entry(number) + Layout.E_OWNER) == me) {
+                return true;
+            }
+        }
+        return false;
+    }
+}

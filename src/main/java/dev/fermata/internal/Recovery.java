@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+package dev.fermata.internal;
+
+import java.lang.foreign.MemorySegment;
+
+/**
+ * Repairs what the dead have left in the entries (PROTOCOL.md, section 11; models {@code participants.pml} and
+ * {@code shared_mutex.pml}). Nothing but compare-and-sets on whole ids: any number of survivors may do it at a time, any
+ * of them may die in it, and it waits for nobody.
+ *
+ * <p>The cells that say who is dead were read <em>before</em> the barrier, and only they count.
+ */
+final class Recovery {
+    private final MemorySegment memory;
+    private final Header header;
+    private final Directory directory;
+    private final Futex futex;
+
+    Recovery(MemorySegment memory, Header header, Futex futex) {
+        this.memory = memory;
+        this.header = header;
+        this.directory = new Directory(memory, header);
+        this.futex = futex;
+    }
+
+    /** Who is to be taken for dead. */
+    interface Dead {
+        boolean test(int id);
+
+        /** Those that are dead by cells that were read before the barrier. */
+        static Dead by(long[] cells) {
+            return id -> Layout.isValidId(id, cells.length) && Layout.isDead(id, cells[Layout.slot(id)]);
+        }
+    }
+
+    /** Repairs every entry that was ever taken, and the one that may just have been. */
+    void sweep(Dead dead) {
+        int used = Word.loadAcquire(memory, Layout.H_USED);
+        int last = used < 0 || used >= header.entries() ? header.entries() - 1 : used;
+        for (int number = 0; number <= last; number++) {
+            repair(number, dead);
+        }
+    }
+
+    void repair(int number, Dead dead) {
+        long entry = header.entry(number);
+        int intent = Word.loadAcquire(memory, entry + Layout.E_INTENT);
+        if (intent != Layout.USED && intent != 0 && dead.test(intent)) {
+            Word.cas(memory, entry + Layout.E_INTENT, intent, directory.isPublished(number) ? Layout.USED : 0);
+            Failpoint.after("recover: intent");
+        }
+        if (intent != 0) {
+            repairLock(memory, entry, dead);
+            wake(entry);
+        }
+    }
+
+    /** The lock of one entry, by whoever has had the barrier: heir first. Returns whether anything was changed. */
+    static boolean repairLock(MemorySegment memory, long entry, Dead dead) {
+        int heir = Word.loadAcquire(memory, entry + Layout.E_HEIR);
+        boolean changed = heir != 0 && dead.test(heir) && Word.cas(memory, entry + Layout.E_HEIR, heir, 0);
+        Failpoint.after("recover: heir");
+        int owner = Word.loadAcquire(memory, entry + Layout.E_OWNER);
+        if (Layout.isReserved(owner)) {
+            int reservedFor = Layout.reservedFor(owner);
+            if (dead.test(reservedFor) || Word.loadAcquire(memory, entry + Layout.E_HEIR) != reservedFor) {
+                changed |= Word.cas(memory, entry + Layout.E_OWNER, owner, Layout.FREE); // nobody died inside
+            }
+        } else if (Layout.isParticipant(owner) && dead.test(owner)) {
+            changed |= Word.cas(memory, entry + Layout.E_OWNER, owner, Layout.ABANDONED);
+        }
+        Failpoint.after("recover: owner");
+        return changed;
+    }
+
+    /**
+     * Wakes everybody who may be asleep, whoever repaired the entry. SLEPT is cleared last, and only if nothing has
+     * happened since: one who dies in between leaves it to the next sweep.
+     */
+    private void wake(long entry) {
+        int events = Word.loadAcquire(memory, entry + Layout.E_EVENTS);
+        while ((events & Layout.SLEPT) != 0) {
+            int next = Layout.nextEpoch(events);
+            if (Word.cas(memory, entry + Layout.E_EVENTS, events, next)) {
+                Failpoint.after("recover: epoch");
+                futex.wake(Word.at(memory, entry + Layout.E_EVENTS), Futex.ALL);
+                Failpoint.after("recover: woken");
+                Word.cas(memory, entry + Layout.E_EVENTS, next, next & ~Layout.SLEPT);
+                return;
+            }
+            events = Word.loadAcquire(memory, entry + Layout.E_EVENTS);
+        }
+    }
+}

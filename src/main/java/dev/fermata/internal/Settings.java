@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+package dev.fermata.internal;
+
+/**
+ * How a lock file is to be opened, and made if there is none. Sizes in bytes.
+ *
+ * @param permissions of a new file, as an octal mode
+ * @param create whether to create a file that is missing
+ * @param readOnly only to look into it
+ * @param strict whether new locks refuse after an owner's death
+ * @param stuckAfter in ns
+ */
+public record Settings(int participants, int capacity, long payload, boolean symmetric, int permissions, boolean create,
+        boolean anyFileSystem, boolean readOnly, String label, boolean strict, long stuckAfter) {
+    /** The same, but that nothing is created. */
+    Settings forInspection() {
+        return new Settings(participants, capacity, payload, symmetric, permissions, false, anyFileSystem, true, label,
+                strict, stuckAfter);
+    }
+}

@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: Apache-2.0
+package dev.fermata;
+
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import dev.fermata.testing.ChildJvm;
+import dev.fermata.testing.LockPath;
+import dev.fermata.testing.LockPeer;
+import dev.fermata.testing.Waiter;
+import java.lang.foreign.MemorySegment;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Other processes die, or stop, or leave; this one goes on. */
+@Timeout(value = 120, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
+class RecoveryTest {
+    private LockPath place;
+    private LockFile file;
+    private SharedMutex mutex;
+
+    @BeforeEach
+    void open() throws Exception {
+        place = LockPath.create();
+        file = LockFile.open(place.file());
+        mutex = file.mutex("m", LockPeer.RECORD);
+    }
+
+    @AfterEach
+    void close() throws Exception {
+        file.close();
+        place.close();
+    }
+
+    private void reopen(LockFile.Builder builder) throws Exception {
+        file.close();
+        java.nio.file.Files.deleteIfExists(place.file());
+        file = builder.open();
+        mutex = file.mutex("m", LockPeer.RECORD);
+    }
+
+    private Waiter<String> lockAndUnlock() throws Exception {
+        Waiter<String> waiter = Waiter.call(() -> {
+            mutex.lock();
+            try {
+                return mutex.ownerDied() ? "told" : "plain";
+            } finally {
+                mutex.unlock();
+            }
+        });
+        return waiter.awaitAsleepOn(mutex.memory(), 4);
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void oneOfTheWaitersIsToldOfADeath(boolean symmetric) throws Exception {
+        if (symmetric) {
+            reopen(LockFile.builder(place.file()).symmetric());
+        }
+        try (LockPeer holder = LockPeer.start(place.file());
+                LockPeer other = LockPeer.start(place.file())) {
+            assertEquals("locked", holder.ask("lock m"));
+            other.tell("update m 1");
+            List<Waiter<String>> waiters = List.of(lockAndUnlock(), lockAndUnlock());
+            holder.kill();
+            other.expect("updated");
+            int told = 0;
+            for (Waiter<String> waiter : waiters) {
+                told += waiter.result().equals("told") ? 1 : 0;
+            }
+            assertEquals(1, mutex.info().recovered());
+            assertTrue(told <= 1);
+        }
+    }
+
+    @Test
+    void theNextWhoComesIsToldIfNobodyWaits() throws Exception {
+        try (LockPeer holder = LockPeer.start(place.file())) {
+            assertEquals("locked", holder.ask("lock m"));
+            assertFalse(mutex.tryLock());
+            holder.kill();
+        }
+        assertTrue(mutex.tryLock(10, TimeUnit.SECONDS));
+        assertTrue(mutex.ownerDied());
+        mutex.unlock();
+        mutex.lock();
+        assertFalse(mutex.ownerDied());
+        mutex.unlock();
+    }
+
+    @Test
+    void aProbeThatGetsTheLockIsTold() throws Exception {
+        try (LockPeer holder = LockPeer.start(place.file())) {
+            holder.ask("lock m");
+            holder.kill();
+        }
+        while (!mutex.tryLock()) {
+            Thread.sleep(1);
+        }
+        assertTrue(mutex.ownerDied());
+        mutex.unlock();
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"exit", "halt"})
+    void leavingWithTheLockIsADeath(String how) throws Exception {
+        try (LockPeer holder = LockPeer.start(place.file())) {
+            holder.ask("lock m");
+            holder.tell(how);
+            holder.child().process().waitFor();
+        }
+        assertTrue(mutex.tryLock(10, TimeUnit.SECONDS));
+        assertTrue(mutex.ownerDied());
+        mutex.unlock();
+    }
+
+    @Test
+    void exitingWithoutTheLockIsNone() throws Exception {
+        try (LockPeer peer = LockPeer.start(place.file())) {
+            assertEquals("updated", peer.ask("update m 1"));
+            peer.tell("exit");
+            assertEquals(0, peer.child().process().waitFor());
+        }
+        assertEquals(1, file.participants().size());
+        assertEquals(LockInfo.State.FREE, mutex.info().state());
+    }
+
+    @Test
+    void closingWithTheLockHeldAbandonsIt() throws Exception {
+        try (LockPeer holder = LockPeer.start(place.file())) {
+            holder.ask("lock m");
+            Waiter<String> waiter = lockAndUnlock();
+            assertEquals("closed", holder.ask("close"));
+            assertEquals("told", waiter.result());
+        }
+    }
+
+    @Test
+    void theHandlerRepairsUnderTheLock() throws Exception {
+        AtomicInteger repairs = new AtomicInteger();
+        mutex.onOwnerDeath(m -> {
+            assertTrue(m.isHeldByCurrentThread());
+            LockPeer.repair(m.payload());
+            repairs.incrementAndGet();
+        });
+        try (LockPeer holder = LockPeer.start(place.file())) {
+            holder.ask("lock m");
+            holder.ask("half m");
+            Waiter<String> waiter = lockAndUnlock();
+            holder.kill();
+            waiter.result();
+        }
+        assertEquals(1, repairs.get());
+        assertEquals(0, mutex.payload().get(JAVA_LONG, 0));
+    }
+
+    @Test
+    void aHandlerThatThrowsLeavesTheLockAbandonedForTheNextSleeper() throws Exception {
+        try (LockPeer holder = LockPeer.start(place.file());
+                LockPeer next = LockPeer.start(place.file())) {
+            holder.ask("lock m");
+            mutex.onOwnerDeath(m -> {
+                throw new IllegalArgumentException("cannot repair");
+            });
+            Waiter<String> waiter = lockAndUnlock();
+            holder.kill();
+            assertEquals("cannot repair", assertThrows(IllegalArgumentException.class, waiter::result).getMessage());
+            assertEquals("locked, owner died", next.ask("lock m"));
+            assertEquals("unlocked", next.ask("unlock m"));
+        }
+        mutex.lock();
+        assertFalse(mutex.ownerDied());
+        mutex.unlock();
+    }
+
+    @Test
+    void whoWasToldAndDiesLeavesItAbandonedAgain() throws Exception {
+        for (int i = 0; i < 3; i++) {
+            try (LockPeer holder = LockPeer.start(place.file())) {
+                assertEquals(i == 0 ? "locked" : "locked, owner died", holder.ask("try m 10000"));
+                holder.kill();
+            }
+        }
+        assertTrue(mutex.tryLock(10, TimeUnit.SECONDS));
+        assertTrue(mutex.ownerDied());
+        mutex.unlock();
+        assertEquals(3, mutex.info().recovered());
+    }
+
+    @Test
+    void aStrictLockRefusesUntilItIsRecovered() throws Exception {
+        SharedMutex strict = file.mutex("strict", LockPeer.RECORD, OwnerDeath.STRICT);
+        try (LockPeer holder = LockPeer.start(place.file());
+                LockPeer other = LockPeer.start(place.file())) {
+            holder.ask("lock strict");
+            holder.ask("half strict");
+            Waiter<Boolean> waiter = Waiter.call(() -> {
+                strict.lock();
+                return true;
+            });
+            waiter.awaitAsleepOn(strict.memory(), 4);
+            other.tell("lock strict");
+            holder.kill();
+            OwnerDiedException e = assertThrows(OwnerDiedException.class, waiter::result);
+            assertTrue(e.getMessage().contains("pid " + holder.pid()), e.getMessage());
+            assertTrue(other.answer().startsWith("OwnerDiedException"));
+            assertThrows(OwnerDiedException.class, strict::tryLock);
+            assertThrows(OwnerDiedException.class, () -> strict.tryLock(1, TimeUnit.SECONDS));
+            assertThrows(OwnerDiedException.class, strict::acquire);
+            assertThrows(ArithmeticException.class, () -> strict.recover(() -> {
+                throw new ArithmeticException();
+            }));
+            assertThrows(OwnerDiedException.class, strict::lock);
+            assertTrue(strict.recover(() -> LockPeer.repair(strict.payload())));
+            assertFalse(strict.recover(() -> {
+                throw new AssertionError("there is nothing to repair");
+            }));
+            assertEquals("locked", other.ask("lock strict"));
+            assertEquals("unlocked", other.ask("unlock strict"));
+            LockPeer.update(strict);
+        }
+    }
+
+    @Test
+    void aDeadWaiterTakesNoWakeWithIt() throws Exception {
+        mutex.lock();
+        try (LockPeer victim = LockPeer.start(place.file());
+                LockPeer other = LockPeer.start(place.file())) {
+            victim.tell("lock m");
+            other.tell("update m 1");
+            Thread.sleep(50);
+            victim.kill();
+            mutex.unlock();
+            other.expect("updated");
+        }
+        mutex.lock();
+        assertEquals(0, mutex.info().recovered());
+        mutex.unlock();
+    }
+
+    @Test
+    void aStoppedHolderIsNotDead() throws Exception {
+        try (LockPeer holder = LockPeer.start(place.file())) {
+            holder.ask("lock m");
+            signal(holder, "STOP");
+            LockTimeoutException e =
+                    assertThrows(LockTimeoutException.class, () -> mutex.lock(Duration.ofMillis(2500)));
+            assertTrue(e.getMessage().contains("pid " + holder.pid() + " \"peer\", alive"), e.getMessage());
+            signal(holder, "CONT");
+            assertEquals("unlocked", holder.ask("unlock m"));
+            mutex.lock();
+            assertFalse(mutex.ownerDied());
+            mutex.unlock();
+        }
+    }
+
+    private static void signal(LockPeer peer, String signal) throws Exception {
+        new ProcessBuilder("kill", "-" + signal, Long.toString(peer.pid())).start().waitFor();
+    }
+
+    @Test
+    void aStoppedGuardianHoldsUpNobody() throws Exception {
+        try (LockPeer stopped = LockPeer.start(place.file());
+                LockPeer holder = LockPeer.start(place.file())) {
+            signal(stopped, "STOP");
+            holder.ask("lock m");
+            Waiter<String> waiter = lockAndUnlock();
+            holder.kill();
+            assertEquals("told", waiter.result());
+            signal(stopped, "CONT");
+        }
+    }
+
+    @Test
+    void aThreadThatEndsWithTheLockLeavesItHeld() throws Exception {
+        try (LockPeer peer = LockPeer.start(place.file())) {
+            assertEquals("left locked", peer.ask("thread m lost-thread"));
+            while (!mutex.info().toString().contains("\"lost-thread\", which has ended")) {
+                Thread.sleep(10);
+            }
+            assertFalse(mutex.tryLock());
+            assertEquals("taken", peer.ask("try m 10"));
+        }
+    }
+
+    @Test
+    void slotsAreUsedAgainAndAreEnough() throws Exception {
+        reopen(LockFile.builder(place.file()).participants(2));
+        for (int i = 0; i < 6; i++) {
+            try (LockPeer peer = LockPeer.start(place.file())) {
+                assertEquals("updated", peer.ask("update m 10"));
+                assertEquals(2, file.participants().size());
+                if (i % 2 == 0) {
+                    peer.kill();
+                } else {
+                    assertEquals("closed", peer.ask("close"));
+                }
+            }
+        }
+        assertEquals(60, mutex.payload().get(JAVA_LONG, 0));
+    }
+
+    @Test
+    void oneTooManyIsToldWhoIsThere() throws Exception {
+        reopen(LockFile.builder(place.file()).participants(1).label("the only one"));
+        try (LockPeer peer = LockPeer.launch()) {
+            String answer = peer.ask("open " + place.file());
+            assertTrue(answer.startsWith("LockFileException"), answer);
+            assertTrue(answer.contains("all 1 slots are taken"), answer);
+            assertTrue(answer.contains("pid " + ProcessHandle.current().pid() + " \"the only one\""), answer);
+        }
+    }
+
+    @Test
+    void theLastOneWhoDiesIsRecoveredByTheNextWhoOpens() throws Exception {
+        try (LockPeer peer = LockPeer.start(place.file())) {
+            peer.ask("lock m");
+            peer.ask("half m");
+            file.close();
+            peer.kill();
+        }
+        file = LockFile.open(place.file());
+        mutex = file.mutex("m", LockPeer.RECORD);
+        assertEquals(1, file.participants().size());
+        mutex.lock();
+        assertTrue(mutex.ownerDied());
+        assertEquals(1, mutex.payload().get(JAVA_LONG, 0));
+        mutex.unlock();
+    }
+
+    @Test
+    void manyRushInAfterADeathAndOneIsTold() throws Exception {
+        List<LockPeer> rush = new ArrayList<>();
+        try (LockPeer holder = LockPeer.start(place.file())) {
+            for (int i = 0; i < 6; i++) {
+                rush.add(LockPeer.start(place.file()));
+            }
+            holder.ask("lock m");
+            holder.ask("half m");
+            for (LockPeer peer : rush) {
+                peer.tell("update m 20");
+            }
+            holder.kill();
+            for (LockPeer peer : rush) {
+                peer.expect("updated");
+            }
+            assertEquals(120, mutex.payload().get(JAVA_LONG, 0));
+            assertEquals(120, mutex.payload().get(JAVA_LONG, 8));
+            assertEquals(1, mutex.info().recovered());
+        } finally {
+            rush.forEach(LockPeer::close);
+        }
+    }
+
+    @Test
+    void evictionEndsTheHolder() throws Exception {
+        try (LockPeer holder = LockPeer.start(place.file())) {
+            holder.ask("lock m");
+            Participant owner = mutex.info().owner().orElseThrow();
+            assertEquals(holder.pid(), owner.pid());
+            assertEquals("peer", owner.label());
+            file.evict(owner);
+            holder.awaitDeath();
+            assertTrue(mutex.tryLock(10, TimeUnit.SECONDS));
+            assertTrue(mutex.ownerDied());
+            mutex.unlock();
+            assertThrows(EvictionException.class, () -> file.evict(owner));
+        }
+        assertThrows(EvictionException.class, () -> file.evict(file.self()));
+    }
+
+    @Test
+    void readingTheFileByOtherMeansLeavesTheLockHeld() throws Exception {
+        try (LockPeer peer = LockPeer.start(place.file())) {
+            mutex.lock();
+            java.nio.file.Files.readAllBytes(place.file());
+            try (var channel = java.nio.channels.FileChannel.open(place.file(),
+                    java.nio.file.StandardOpenOption.READ, java.nio.file.StandardOpenOption.WRITE)) {
+                channel.size();
+            }
+            assertEquals("taken", peer.ask("try m 1500"));
+            assertEquals(2, file.participants().size());
+            assertTrue(file.self().alive());
+            mutex.unlock();
+            assertEquals("locked", peer.ask("try m 1000"));
+        }
+    }
+
+    @Test
+    void aChildOfTheHolderDoesNotHideItsDeath() throws Exception {
+        try (ChildJvm holder = ChildJvm.start(HolderWithChild.class, List.of(ChildJvm.NATIVE_ACCESS),
+                place.file().toString())) {
+            long sleeper = Long.parseLong(holder.readLine());
+            try {
+                holder.kill();
+                assertTrue(ProcessHandle.of(sleeper).orElseThrow().isAlive());
+                assertTrue(mutex.tryLock(10, TimeUnit.SECONDS));
+                assertTrue(mutex.ownerDied());
+                mutex.unlock();
+            } finally {
+                ProcessHandle.of(sleeper).ifPresent(ProcessHandle::destroyForcibly);
+            }
+        }
+    }
+
+    /** Holds the lock and has a child of its own. */
+    static final class HolderWithChild {
+        public static void main(String[] arguments) throws Exception {
+            LockFile.open(java.nio.file.Path.of(arguments[0])).mutex("m").lock();
+            System.out.println(new ProcessBuilder("sleep", "60").start().pid());
+            Thread.sleep(60_000);
+        }
+    }
+}

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+package dev.fermata;
+
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import dev.fermata.testing.LockPath;
+import dev.fermata.testing.Waiter;
+import java.lang.foreign.MemorySegment;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.Parameter;
+import org.junit.jupiter.params.ParameterizedClass;
+import org.junit.jupiter.params.provider.ValueSource;
+import org.junit.jupiter.api.Test;
+
+/** The mutex in one process: what {@link java.util.concurrent.locks.Lock} asks for, and what is added. */
+@ParameterizedClass
+@ValueSource(booleans = {false, true})
+@Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
+class SharedMutexTest {
+    @Parameter
+    boolean symmetric;
+
+    private LockPath place;
+    private LockFile file;
+    private SharedMutex mutex;
+
+    @BeforeEach
+    void open() throws Exception {
+        place = LockPath.create();
+        LockFile.Builder builder = LockFile.builder(place.file());
+        file = (symmetric ? builder.symmetric() : builder).open();
+        mutex = file.mutex("m", 16);
+    }
+
+    @AfterEach
+    void close() throws Exception {
+        file.close();
+        place.close();
+    }
+
+    @Test
+    void aFreeMutexIsTakenAndGivenBack() {
+        mutex.lock();
+        assertTrue(mutex.isHeldByCurrentThread());
+        assertEquals(LockInfo.State.HELD, mutex.info().state());
+        mutex.unlock();
+        assertFalse(mutex.isHeldByCurrentThread());
+        assertEquals(LockInfo.State.FREE, mutex.info().state());
+    }
+
+    @Test
+    void itIsReentrant() throws Exception {
+        mutex.lock();
+        assertTrue(mutex.tryLock());
+        assertTrue(mutex.tryLock(1, TimeUnit.DAYS));
+        mutex.lockInterruptibly();
+        assertEquals(4, mutex.holdCount());
+        for (int i = 0; i < 3; i++) {
+            mutex.unlock();
+        }
+        assertFalse(Waiter.call(mutex::tryLock).result());
+        mutex.unlock();
+        assertEquals(0, mutex.holdCount());
+        assertTrue(Waiter.call(() -> {
+            boolean taken = mutex.tryLock();
+            mutex.unlock();
+            return taken;
+        }).result());
+    }
+
+    @Test
+    void theLastReentryIsAnErrorAndChangesNothing() {
+        mutex.lock();
+        mutex.setHolds(Integer.MAX_VALUE);
+        assertThrows(Error.class, mutex::lock);
+        assertThrows(Error.class, mutex::tryLock);
+        assertEquals(Integer.MAX_VALUE, mutex.holdCount());
+        mutex.setHolds(1);
+        mutex.unlock();
+    }
+
+    @Test
+    void whoDoesNotHoldItCannotUnlockIt() throws Exception {
+        assertThrows(IllegalMonitorStateException.class, mutex::unlock);
+        mutex.lock();
+        IllegalMonitorStateException e = assertThrows(IllegalMonitorStateException.class,
+                () -> Waiter.run(mutex::unlock).result());
+        assertTrue(e.getMessage().contains("\"waiter\""), e.getMessage());
+        assertTrue(e.getMessage().contains("held by pid " + ProcessHandle.current().pid()), e.getMessage());
+        assertTrue(e.getMessage().contains(Thread.currentThread().getName()), e.getMessage());
+        assertEquals(1, mutex.holdCount());
+        mutex.unlock();
+        assertThrows(IllegalMonitorStateException.class, mutex::unlock);
+        assertThrows(IllegalMonitorStateException.class, mutex::fence);
+        assertThrows(IllegalMonitorStateException.class, mutex::ownerDied);
+    }
+
+    @Test
+    void aWaiterSleepsAndGetsTheMutex() throws Exception {
+        mutex.lock();
+        Waiter<Long> waiter = Waiter.call(() -> {
+            mutex.lock();
+            try {
+                return mutex.fence();
+            } finally {
+                mutex.unlock();
+            }
+        });
+        waiter.awaitAsleepOn(mutex.memory(), 4);
+        long fence = mutex.fence();
+        mutex.unlock();
+        assertEquals(fence + 1, waiter.result());
+        assertEquals(1, mutex.info().slept());
+        assertEquals(1, mutex.info().contended());
+    }
+
+    @Test
+    void manyThreadsExcludeEachOther() throws Exception {
+        MemorySegment record = mutex.payload();
+        List<Waiter<Void>> threads = new ArrayList<>();
+        for (int t = 0; t < 8; t++) {
+            threads.add(Waiter.run(() -> {
+                for (int i = 0; i < 20_000; i++) {
+                    mutex.lock();
+                    record.set(JAVA_LONG, 0, record.get(JAVA_LONG, 0) + 1);
+                    mutex.unlock();
+                }
+            }));
+        }
+        for (Waiter<Void> thread : threads) {
+            thread.result();
+        }
+        assertEquals(160_000, record.get(JAVA_LONG, 0));
+        assertEquals(160_000, mutex.info().acquisitions());
+        assertEquals(LockInfo.State.FREE, mutex.info().state());
+    }
+
+    @Test
+    void waitsThatAreGivenUpLoseNoWake() throws Exception {
+        MemorySegment record = mutex.payload();
+        List<Waiter<Long>> threads = new ArrayList<>();
+        for (int t = 0; t < 8; t++) {
+            long timeout = 10_000L << t;
+            threads.add(Waiter.call(() -> {
+                long taken = 0;
+                for (int i = 0; i < 2_000; i++) {
+                    if (mutex.tryLock(timeout, TimeUnit.NANOSECONDS)) {
+                        record.set(JAVA_LONG, 0, record.get(JAVA_LONG, 0) + 1);
+                        taken++;
+                        mutex.unlock();
+                    }
+                }
+                return taken;
+            }));
+        }
+        long taken = 0;
+        for (Waiter<Long> thread : threads) {
+            taken += thread.result();
+        }
+        assertEquals(taken, record.get(JAVA_LONG, 0));
+        assertTrue(mutex.tryLock());
+        mutex.unlock();
+    }
+
+    @Test
+    void timeoutsOfAllSizesAreTaken() throws Exception {
+        for (long timeout : new long[] {0, -1, Long.MIN_VALUE, 1, Long.MAX_VALUE}) {
+            for (TimeUnit unit : new TimeUnit[] {TimeUnit.NANOSECONDS, TimeUnit.DAYS}) {
+                assertTrue(mutex.tryLock(timeout, unit));
+                mutex.unlock();
+            }
+        }
+        mutex.lock();
+        Waiter.run(() -> {
+            for (long timeout : new long[] {0, -1, Long.MIN_VALUE, 1}) {
+                try {
+                    assertFalse(mutex.tryLock(timeout, TimeUnit.NANOSECONDS));
+                } catch (InterruptedException e) {
+                    throw new AssertionError(e);
+                }
+            }
+        }).result();
+        for (long timeout : new long[] {Long.MAX_VALUE, Long.MAX_VALUE / 2}) {
+            Waiter<Boolean> forever = Waiter.call(() -> {
+                boolean taken = mutex.tryLock(timeout, TimeUnit.DAYS);
+                mutex.unlock();
+                return taken;
+            });
+            forever.awaitAsleepOnSeveral();
+            mutex.unlock();
+            assertTrue(forever.result());
+            mutex.lock();
+        }
+        mutex.unlock();
+    }
+
+    @Test
+    void aTimeoutIsNotShortAndSaysWhoHoldsIt() throws Exception {
+        mutex.lock();
+        long begin = System.nanoTime();
+        LockTimeoutException e = assertThrows(LockTimeoutException.class,
+                () -> Waiter.call(() -> {
+                    mutex.lock(Duration.ofMillis(50));
+                    return null;
+                }).result());
+        assertTrue(System.nanoTime() - begin >= 50_000_000);
+        assertTrue(e.getMessage().contains("held by pid " + ProcessHandle.current().pid()), e.getMessage());
+        mutex.unlock();
+    }
+
+    @Test
+    void anInterruptEndsAWaitThatAllowsIt() throws Exception {
+        mutex.lock();
+        for (boolean timed : new boolean[] {false, true}) {
+            Thread[] thread = new Thread[1];
+            Waiter<Boolean> waiter = Waiter.call(() -> {
+                thread[0] = Thread.currentThread();
+                if (timed) {
+                    return mutex.tryLock(1, TimeUnit.DAYS);
+                }
+                mutex.lockInterruptibly();
+                return true;
+            });
+            waiter.awaitAsleepOnSeveral();
+            thread[0].interrupt();
+            assertThrows(InterruptedException.class, waiter::result);
+        }
+        mutex.unlock();
+        assertTrue(mutex.tryLock());
+        mutex.unlock();
+    }
+
+    @Test
+    void anInterruptFromBeforeIsSeenAndCleared() {
+        Thread.currentThread().interrupt();
+        assertThrows(InterruptedException.class, mutex::lockInterruptibly);
+        Thread.currentThread().interrupt();
+        assertThrows(InterruptedException.class, () -> mutex.tryLock(0, TimeUnit.SECONDS));
+        assertFalse(Thread.interrupted());
+        assertFalse(mutex.isHeldByCurrentThread());
+    }
+
+    @Test
+    void anInterruptDoesNotEndLock() throws Exception {
+        mutex.lock();
+        Thread[] thread = new Thread[1];
+        Waiter<Boolean> waiter = Waiter.call(() -> {
+            thread[0] = Thread.currentThread();
+            mutex.lock();
+            mutex.unlock();
+            return Thread.interrupted();
+        });
+        waiter.awaitAsleepOn(mutex.memory(), 4);
+        thread[0].interrupt();
+        waiter.awaitAsleepOn(mutex.memory(), 4);
+        mutex.unlock();
+        assertTrue(waiter.result());
+    }
+
+    @Test
+    void aHoldBelongsToNoThread() throws Exception {
+        Hold hold = mutex.acquire();
+        assertFalse(mutex.isHeldByCurrentThread());
+        assertThrows(IllegalMonitorStateException.class, mutex::unlock);
+        assertFalse(mutex.tryLock());
+        assertTrue(mutex.tryAcquire().isEmpty());
+        assertThrows(LockTimeoutException.class, () -> mutex.acquire(Duration.ofMillis(1)));
+        Waiter.run(hold::close).result();
+        hold.close(); // no effect
+        try (Hold next = mutex.acquire(Duration.ofSeconds(1))) {
+            assertEquals(hold.fence() + 1, next.fence());
+            hold.close(); // still none
+            assertFalse(mutex.tryLock());
+            assertSame(mutex, next.mutex());
+            assertFalse(next.ownerDied());
+        }
+        assertTrue(mutex.tryLock());
+        mutex.unlock();
+    }
+
+    @Test
+    void aWaitingHoldIsServed() throws Exception {
+        mutex.lock();
+        Waiter<Hold> waiter = Waiter.call(mutex::acquire);
+        waiter.awaitAsleepOn(mutex.memory(), 4);
+        mutex.unlock();
+        waiter.result().close();
+        assertTrue(mutex.tryLock());
+        mutex.unlock();
+    }
+
+    @Test
+    void whoHasWaitedLongIsHandedTheLock() throws Exception {
+        mutex.lock();
+        Waiter<Long> waiter = Waiter.call(() -> {
+            mutex.lock();
+            long fence = mutex.fence();
+            mutex.unlock();
+            return fence;
+        });
+        waiter.awaitAsleepOn(mutex.memory(), 4);
+        Thread.sleep(20); // the waiter looks again after 1 ms and is the heir
+        long before = mutex.fence();
+        mutex.unlock();
+        assertFalse(mutex.tryLock() && mutex.fence() == before + 1, "the heir was passed over");
+        if (mutex.isHeldByCurrentThread()) {
+            mutex.unlock();
+        }
+        assertEquals(before + 1, waiter.result());
+    }
+
+    @Test
+    void thePayloadIsZeroAndAlignedAndStays() throws Exception {
+        MemorySegment payload = mutex.payload();
+        assertEquals(16, payload.byteSize());
+        assertEquals(0, payload.address() % 64);
+        assertEquals(0, payload.get(JAVA_LONG, 0));
+        payload.set(JAVA_LONG, 8, 42);
+        file.close();
+        try (LockFile again = LockFile.open(place.file())) {
+            assertEquals(42, again.mutex("m").payload().get(JAVA_LONG, 8));
+            assertEquals(0, again.mutex("without").payload().byteSize());
+        }
+        assertThrows(IllegalStateException.class, () -> payload.get(JAVA_LONG, 0));
+    }
+
+    @Test
+    void aThreadThatEndedIsSaidToHaveEnded() throws Exception {
+        Waiter.run(mutex::lock).result();
+        while (!mutex.info().thread().contains("which has ended")) {
+            Thread.sleep(10);
+        }
+        assertFalse(mutex.tryLock());
+        assertTrue(mutex.toString().contains("\"waiter\", which has ended"), mutex.toString());
+    }
+
+    @Test
+    void thereAreNoConditionsYet() {
+        assertThrows(UnsupportedOperationException.class, mutex::newCondition);
+    }
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+package dev.fermata.testing;
+
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import dev.fermata.LockFile;
+import dev.fermata.OwnerDeath;
+import dev.fermata.SharedMutex;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.lang.foreign.MemorySegment;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * Another process with a lock file, which does what it is told, a line for each step, and answers with one. Its locks
+ * have a record of two numbers behind them that are to be equal.
+ */
+public final class LockPeer implements AutoCloseable {
+    /** What the lock of a peer protects, in bytes. */
+    public static final long RECORD = 16;
+
+    private final ChildJvm child;
+
+    private LockPeer(ChildJvm child) {
+        this.child = child;
+    }
+
+    /** Starts one, with further options of its JVM, and opens the file. */
+    public static LockPeer start(Path file, String... options) throws IOException {
+        LockPeer peer = launch(options);
+        peer.tell("open " + file);
+        peer.expect("opened");
+        return peer;
+    }
+
+    /** Starts one that has done nothing yet. */
+    public static LockPeer launch(String... options) throws IOException {
+        List<String> all = new ArrayList<>(List.of(options));
+        all.add(ChildJvm.NATIVE_ACCESS);
+        all.add("-Ddev.fermata.native=" + System.getProperty("dev.fermata.native", "ffm"));
+        return new LockPeer(ChildJvm.start(LockPeer.class, all));
+    }
+
+    public void tell(String step) throws IOException {
+        child.send(step);
+    }
+
+    /** The next answer; lines of a log are skipped. */
+    public String answer() throws IOException {
+        while (true) {
+            String line = child.readLine();
+            if (line.startsWith("> ")) {
+                return line.substring(2);
+            }
+        }
+    }
+
+    public String ask(String step) throws IOException {
+        tell(step);
+        return answer();
+    }
+
+    public void expect(String answer) throws IOException {
+        String found = answer();
+        if (!found.equals(answer)) {
+            throw new AssertionError("the peer answered \"" + found + "\", expected \"" + answer + '"');
+        }
+    }
+
+    /** Waits until it has been killed, or has killed itself. */
+    public void awaitDeath() throws InterruptedException {
+        int code = child.process().waitFor();
+        if (code != 128 + 9) {
+            throw new AssertionError("the peer ended with " + code);
+        }
+    }
+
+    public ChildJvm child() {
+        return child;
+    }
+
+    public long pid() {
+        return child.pid();
+    }
+
+    /** SIGKILL. */
+    public void kill() {
+        child.kill();
+    }
+
+    @Override
+    public void close() {
+        child.close();
+    }
+
+    // ---- the other side ----
+
+    private LockFile file;
+
+    private LockPeer() {
+        this(null);
+    }
+
+    /** The other process's program. */
+    public static void main(String[] arguments) throws IOException {
+        LockPeer it = new LockPeer();
+        BufferedReader steps = new BufferedReader(new InputStreamReader(System.in));
+        for (String step = steps.readLine(); step != null; step = steps.readLine()) {
+            String answer;
+            try {
+                answer = it.perform(step.split(" "));
+            } catch (Exception e) {
+                answer = e.getClass().getSimpleName() + " " + e.getMessage().replace('\n', ' ');
+            }
+            System.out.println("> " + answer);
+        }
+        Runtime.getRuntime().halt(3); // its parent has gone
+    }
+
+    private SharedMutex mutex(String name) {
+        return file.mutex(name, RECORD);
+    }
+
+    private String perform(String[] step) throws Exception {
+        switch (step[0]) {
+            case "open" -> {
+                LockFile.Builder builder = LockFile.builder(Path.of(step[1])).label("peer");
+                for (int i = 2; i < step.length; i++) {
+                    switch (step[i]) {
+                        case "symmetric" -> builder.symmetric();
+                        case "strict" -> builder.ownerDeath(OwnerDeath.STRICT);
+                        default -> builder.participants(Integer.parseInt(step[i]));
+                    }
+                }
+                file = builder.open();
+                return "opened";
+            }
+            case "mutex" -> {
+                mutex(step[1]);
+                return "made";
+            }
+            case "lock" -> {
+                mutex(step[1]).lock();
+                return "locked" + (mutex(step[1]).ownerDied() ? ", owner died" : "");
+            }
+            case "try" -> {
+                boolean taken = mutex(step[1]).tryLock(Long.parseLong(step[2]), TimeUnit.MILLISECONDS);
+                return taken ? "locked" + (mutex(step[1]).ownerDied() ? ", owner died" : "") : "taken";
+            }
+            case "within" -> {
+                mutex(step[1]).lock(Duration.ofMillis(Long.parseLong(step[2])));
+                return "locked";
+            }
+            case "unlock" -> {
+                mutex(step[1]).unlock();
+                return "unlocked";
+            }
+            case "half" -> {
+                increment(mutex(step[1]).payload(), 0);
+                return "half done";
+            }
+            case "update" -> {
+                for (int i = 0; i < Integer.parseInt(step[2]); i++) {
+                    update(mutex(step[1]));
+                }
+                return "updated";
+            }
+            case "spin" -> {
+                while (true) {
+                    update(mutex(step[1]));
+                }
+            }
+            case "thread" -> {
+                Thread.ofPlatform().name(step[2]).start(() -> mutex(step[1]).lock()).join();
+                return "left locked";
+            }
+            case "repair" -> {
+                return Boolean.toString(mutex(step[1]).recover(() -> { }));
+            }
+            case "close" -> {
+                file.close();
+                return "closed";
+            }
+            case "exit" -> {
+                System.exit(0);
+                return "";
+            }
+            case "halt" -> {
+                Runtime.getRuntime().halt(0);
+                return "";
+            }
+            default -> throw new IllegalArgumentException(String.join(" ", step));
+        }
+    }
+
+    /** Brings the record from one whole state to the next, under the lock; repairs it first if the owner died in it. */
+    public static void update(SharedMutex mutex) {
+        mutex.lock();
+        try {
+            MemorySegment record = mutex.payload();
+            if (mutex.ownerDied()) {
+                repair(record);
+            }
+            if (record.get(JAVA_LONG, 0) != record.get(JAVA_LONG, 8)) {
+                throw new AssertionError("half written: " + record.get(JAVA_LONG, 0) + ", " + record.get(JAVA_LONG, 8));
+            }
+            increment(record, 0);
+            increment(record, 8);
+        } finally {
+            mutex.unlock();
+        }
+    }
+
+    /** Takes back the first half. */
+    public static void repair(MemorySegment record) {
+        record.set(JAVA_LONG, 0, record.get(JAVA_LONG, 8));
+    }
+
+    private static void increment(MemorySegment record, long offset) {
+        record.set(JAVA_LONG, offset, record.get(JAVA_LONG, offset) + 1);
+    }
+}
