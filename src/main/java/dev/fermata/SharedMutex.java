@@ -238,6 +238,9 @@ public final class SharedMutex implements Lock {
         if (holder != taker) {
             return false;
         }
+        if (attachment.id == 0) {
+            attachment.check();
+        }
         if (holds == Integer.MAX_VALUE) {
             throw new Error("lock \"" + name + "\" is held 2147483647 times by this thread; the maximum");
         }
@@ -831,7 +834,7 @@ public final class SharedMutex implements Lock {
     }
 
     private RuntimeException closedOr(IllegalStateException e) {
-        return attachment.isClosedMapping() ? attachment.closed() : e;
+        return attachment.translated(e);
     }
 
     @Override

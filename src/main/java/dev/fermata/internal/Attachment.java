@@ -315,11 +315,6 @@ public final class Attachment {
         fail(() -> new LockFileReplacedException(path, found));
     }
 
-    /** Whether the mapping was closed, perhaps by another thread in between. */
-    public boolean isClosedMapping() {
-        return !memory.scope().isAlive();
-    }
-
     /** Runs what looks into the file, and translates what can go wrong there. */
     public <T> T guarded(Supplier<T> look) {
         try {
@@ -327,14 +322,17 @@ public final class Attachment {
         } catch (InternalError e) {
             throw damaged(DamagedMappingException.of(e));
         } catch (IllegalStateException e) {
-            throw isClosedMapping() ? closed() : e;
+            throw translated(e);
         }
     }
 
-    /** What to throw after the mapping was closed. */
-    public RuntimeException closed() {
-        RuntimeException why = trouble();
-        return why == null ? new LockFileClosedException(path) : why;
+    /** What an exception from within a lock means: that the mapping was closed, that the file is damaged, or itself. */
+    public RuntimeException translated(IllegalStateException e) {
+        if (!memory.scope().isAlive()) {
+            RuntimeException why = trouble();
+            return why == null ? new LockFileClosedException(path) : why;
+        }
+        return e instanceof DamagedMappingException damaged && trouble == null ? damaged(damaged) : e;
     }
 
     /**
