@@ -3,7 +3,7 @@ package dev.fermata.internal;
 
 /**
  * The steps after which tests let a process die or stop. Chosen once by the property {@code dev.fermata.failpoint}:
- * {@code STEP[:N[:stop]]}, the N-th time (from 1) the step is come to, by SIGKILL or SIGSTOP. Without the property the
+ * {@code STEP[#N[#stop]]}, the N-th time (from 1) the step is come to, by SIGKILL or SIGSTOP. Without the property the
  * compiler removes all of it.
  */
 public final class Failpoint {
@@ -15,7 +15,7 @@ public final class Failpoint {
 
     /** The choice taken apart, where there is one. */
     private static final class Chosen {
-        static final String[] PARTS = CHOICE.split(":");
+        static final String[] PARTS = CHOICE.split("#");
         static int left = PARTS.length > 1 ? Integer.parseInt(PARTS[1]) : 1;
 
         static synchronized void strike(String step) {
