@@ -111,9 +111,14 @@ public final class ChildJvm implements AutoCloseable {
         return line;
     }
 
+    /** All of its output that has not been read, up to its end. */
+    public String rest() {
+        return output.lines().collect(Collectors.joining("\n"));
+    }
+
     /** Waits for its end, which is to be a good one. */
     public void awaitSuccess() throws InterruptedException {
-        String rest = output.lines().collect(Collectors.joining("\n"));
+        String rest = rest();
         int code = process.waitFor();
         if (code != 0) {
             throw new AssertionError("the child ended with " + code + ": " + rest);
