@@ -31,6 +31,11 @@ final class Guardian {
     private static final NativeCalls CALLS = NativeCalls.SYSTEM;
     private static final Futex FUTEX = Futex.SYSTEM;
 
+    /** Where the kernel names the boot; tests put another file in its place. */
+    private static final Path BOOT_ID =
+            Path.of(System.getProperty("dev.fermata.bootId", "/proc/sys/kernel/random/boot_id"));
+    private static final String BOOT = boot();
+
     /** How long byte A, and a slot whose process is being torn down, are waited for, in ns. */
     private static final long PATIENCE = 10_000_000_000L;
     /** How long a guardian sleeps at most, in ns. */
@@ -323,14 +328,15 @@ final class Guardian {
     }
 
     private static String place(Posix.Status status) {
-        String boot = "";
+        return "boot %s device %x inode %x".formatted(BOOT, status.device(), status.inode());
+    }
+
+    private static String boot() {
         try {
-            boot = Files.readString(Path.of(System.getProperty("dev.fermata.bootId",
-                    "/proc/sys/kernel/random/boot_id"))).strip();
+            return Files.readString(BOOT_ID).strip();
         } catch (IOException hidden) {
-            // as if it were always the same boot
+            return ""; // as if it were always the same boot
         }
-        return "boot %s device %x inode %x".formatted(boot, status.device(), status.inode());
     }
 
     /** Takes a slot: byte, list, cell, in this order. */

@@ -21,6 +21,9 @@ public final class Participants {
     /** The inode of this process's pid namespace, or 0 where it cannot be told. */
     public static final long OWN_PID_NAMESPACE = pidNamespace();
 
+    private static final long OWN_START = startTicks("self");
+    private static final int OWN_USER = Posix.SYSTEM.userId();
+
     private final MemorySegment memory;
     private final Header header;
 
@@ -83,9 +86,9 @@ public final class Participants {
         memory.asSlice(at + Layout.P_THREADS, Layout.THREADS * Layout.THREAD).fill((byte) 0);
         Word.storePlain(memory, at + Layout.P_PID, (int) ProcessHandle.current().pid());
         Word.storeLong(memory, at + Layout.P_PID_NAMESPACE, OWN_PID_NAMESPACE);
-        Word.storeLong(memory, at + Layout.P_START, startTicks("self"));
+        Word.storeLong(memory, at + Layout.P_START, OWN_START);
         Word.storeLong(memory, at + Layout.P_ATTACHED, System.currentTimeMillis());
-        Word.storePlain(memory, at + Layout.P_UID, Posix.SYSTEM.userId());
+        Word.storePlain(memory, at + Layout.P_UID, OWN_USER);
         Word.storePlain(memory, at + Layout.P_LANGUAGE, Layout.JAVA);
         store(at + Layout.P_LABEL, Layout.P_LABEL_SIZE, label);
         Word.storeRelease(memory, at + Layout.P_GENERATION, generation);
