@@ -42,8 +42,8 @@ public final class KillStress implements Callable<Integer> {
     private static final long LINE = 64;
     private static final long DOUBLES = 48;
     private static final long ACQUISITIONS = 56;
-    /** How long nothing may move. */
-    private static final long STALL = TimeUnit.SECONDS.toNanos(5);
+    /** How long nothing may move while nobody is killed. */
+    private static final long STALL = TimeUnit.SECONDS.toNanos(10);
 
     @Option(names = "--kills", required = true, description = "How many processes are killed.")
     private int kills;
@@ -79,9 +79,8 @@ public final class KillStress implements Callable<Integer> {
                 List<SharedMutex> locks = locks(file);
                 int started = 0;
                 int killed = 0;
-                long moved = System.nanoTime();
                 long before = -1;
-                long shown = moved;
+                long shown = System.nanoTime();
                 while (killed < kills) {
                     while (alive.size() < processes) {
                         alive.add(ChildJvm.start(Victim.class, List.of(ChildJvm.NATIVE_ACCESS, "-Xshare:auto"),
@@ -89,21 +88,23 @@ public final class KillStress implements Callable<Integer> {
                                 Long.toString(lines)));
                     }
                     Thread.sleep(random.nextInt(250));
+                    // Where nothing has moved since the last kill, those that are there get time to move.
+                    long now = sum(slots, lines, ACQUISITIONS);
+                    for (long begin = System.nanoTime(); now == before; now = sum(slots, lines, ACQUISITIONS)) {
+                        if (System.nanoTime() - begin > STALL) {
+                            stalls++;
+                            locks.forEach(lock -> System.out.println("stress: stalled: " + lock));
+                            break;
+                        }
+                        Thread.sleep(1);
+                    }
+                    before = now;
                     ChildJvm victim = alive.remove(random.nextInt(alive.size()));
                     if (!victim.process().isAlive()) {
                         throw new AssertionError("a process ended by itself: " + victim.rest());
                     }
                     victim.kill();
                     killed++;
-                    long now = sum(slots, lines, ACQUISITIONS);
-                    if (now != before) {
-                        before = now;
-                        moved = System.nanoTime();
-                    } else if (System.nanoTime() - moved > STALL) {
-                        stalls++;
-                        moved = System.nanoTime();
-                        locks.forEach(lock -> System.out.println("stress: stalled: " + lock));
-                    }
                     if (System.nanoTime() - shown > 10_000_000_000L) {
                         shown = System.nanoTime();
                         System.out.printf("stress: %d of %d killed, %d acquisitions%n", killed, kills, now);

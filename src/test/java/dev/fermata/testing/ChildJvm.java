@@ -46,6 +46,11 @@ public final class ChildJvm implements AutoCloseable {
         return end(start(program, main, options, Map.of()));
     }
 
+    /** Starts one through another program, whose command line is continued with that of the JVM. */
+    public static ChildJvm startUnder(List<String> program, Class<?> main, List<String> options) throws IOException {
+        return start(program, main, options, Map.of());
+    }
+
     private static ChildJvm start(List<String> program, Class<?> main, List<String> options,
             Map<String, String> environment, String... arguments) throws IOException {
         List<String> command = new ArrayList<>(program);

@@ -40,10 +40,15 @@ public final class LockPeer implements AutoCloseable {
 
     /** Starts one that has done nothing yet. */
     public static LockPeer launch(String... options) throws IOException {
+        return launchUnder(List.of(), options);
+    }
+
+    /** Starts one through another program, whose command line is continued with that of the JVM. */
+    public static LockPeer launchUnder(List<String> program, String... options) throws IOException {
         List<String> all = new ArrayList<>(List.of(options));
         all.add(ChildJvm.NATIVE_ACCESS);
         all.add("-Ddev.fermata.native=" + System.getProperty("dev.fermata.native", "ffm"));
-        return new LockPeer(ChildJvm.start(LockPeer.class, all));
+        return new LockPeer(ChildJvm.startUnder(program, LockPeer.class, all));
     }
 
     public void tell(String step) throws IOException {
