@@ -65,6 +65,8 @@ public final class SharedMutex implements Lock {
     private static final long LOOK_AGAIN = 1_000_000_000;
     /** After how long a waiter claims to be next, in ns. */
     private static final long PATIENCE = 1_000_000;
+    /** In place of a thread's id: a {@link Hold} has it. Which one is known to whoever closes it. */
+    private static final long TOKEN = -1;
 
     private final Attachment attachment;
     private final MemorySegment entry;
@@ -76,10 +78,11 @@ public final class SharedMutex implements Lock {
     private final long stuckAfter;
 
     // Written by whoever holds the lock. Read by others, too, who then only learn that it is not theirs.
-    private Object holder; // a Thread or a Hold
+    // Numbers, not objects: storing a reference costs the collector's barriers, and a fence once the mutex is old.
+    private long holder; // a thread's id, TOKEN or 0
     private int holds;
     private boolean ownerDied;
-    private Thread last;
+    private long last; // the thread that was introduced last
 
     private volatile Consumer<SharedMutex> handler;
 
@@ -235,7 +238,7 @@ public final class SharedMutex implements Lock {
     }
 
     private boolean reenter(Object taker) {
-        if (holder != taker) {
+        if (taker instanceof Hold || holder != idOf(taker)) {
             return false;
         }
         if (holds == Integer.MAX_VALUE) {
@@ -243,6 +246,11 @@ public final class SharedMutex implements Lock {
         }
         holds++;
         return true;
+    }
+
+    /** What {@link #holder} is while the taker, a thread or a token, holds the lock. */
+    private static long idOf(Object taker) {
+        return taker instanceof Thread thread ? thread.threadId() : TOKEN;
     }
 
     /** This participant has put its id into owner. Always true. */
@@ -253,15 +261,16 @@ public final class SharedMutex implements Lock {
             throw attachment.damaged(Word.at(entry, Layout.E_OWNER).impossible(owner, "0x%x, as just stored".formatted(id)));
         }
         Failpoint.after("lock: taken");
-        holder = taker;
+        Thread me = taker instanceof Thread thread ? thread : Thread.currentThread();
+        long thread = me.threadId();
+        holder = taker == me ? thread : TOKEN;
         holds = 1;
         ownerDied = false;
-        Thread me = taker instanceof Thread thread ? thread : Thread.currentThread();
         Word.storeLong(entry, Layout.E_FENCE, Word.loadLongPlain(entry, Layout.E_FENCE) + 1);
-        Word.storeLong(entry, Layout.E_HOLDER, (long) id << 32 | me.threadId() & 0xffff_ffffL);
+        Word.storeLong(entry, Layout.E_HOLDER, (long) id << 32 | thread & 0xffff_ffffL);
         Word.storePlain(entry, Layout.E_SINCE, attachment.clock);
-        if (last != me) {
-            last = me;
+        if (last != thread) {
+            last = thread;
             attachment.introduce(me);
         }
         return true;
@@ -328,6 +337,7 @@ public final class SharedMutex implements Lock {
         attachment.enter(number);
         boolean isHeir = false;
         boolean slept = false;
+        boolean taken = false;
         try {
             Outcome outcome;
             Stuck stuck = new Stuck(begin);
@@ -357,6 +367,7 @@ public final class SharedMutex implements Lock {
                 slept = true;
             }
             if (outcome == Outcome.TAKEN) {
+                taken = true;
                 if (isHeir) {
                     Word.cas(entry, Layout.E_HEIR, attachment.participant, 0);
                     isHeir = false;
@@ -371,7 +382,7 @@ public final class SharedMutex implements Lock {
             return false;
         } finally {
             try {
-                if (holder != taker) {
+                if (!taken) {
                     passOn(isHeir);
                 }
             } finally {
@@ -478,7 +489,7 @@ public final class SharedMutex implements Lock {
             repair.accept(this);
             repaired = true;
         } finally {
-            if (!repaired && holder == taker) {
+            if (!repaired && holder == idOf(taker)) {
                 release(taker, Layout.ABANDONED);
             }
         }
@@ -507,7 +518,7 @@ public final class SharedMutex implements Lock {
     public boolean recover(Runnable repair) {
         Objects.requireNonNull(repair, "repair");
         Thread me = Thread.currentThread();
-        if (holder == me) {
+        if (holder == me.threadId()) {
             throw new IllegalStateException("this thread holds lock \"" + name + "\"; unlock it first");
         }
         try {
@@ -561,7 +572,7 @@ public final class SharedMutex implements Lock {
     @Override
     public void unlock() {
         Thread me = Thread.currentThread();
-        if (holder != me) {
+        if (holder != me.threadId()) {
             throw notHeld();
         }
         if (holds > 1) {
@@ -580,13 +591,13 @@ public final class SharedMutex implements Lock {
             int id = attachment.participant;
             int owner = Word.loadPlain(entry, Layout.E_OWNER);
             if (owner != id) {
-                holder = null;
+                holder = 0;
                 throw attachment.damaged(
                         Word.at(entry, Layout.E_OWNER).impossible(owner, "0x%x, its holder".formatted(id)));
             }
             int heir = state == Layout.FREE ? Word.loadPlain(entry, Layout.E_HEIR) : 0;
             if (heir == 0 || !handOver(heir)) {
-                holder = null; // before the store: another thread here may have the lock at once
+                holder = 0; // before the store: another thread here may have the lock at once
                 // Release: pairs with the acquire in take; publishes the critical section.
                 Word.storeRelease(entry, Layout.E_OWNER, state);
                 Failpoint.after("unlock: released");
@@ -634,7 +645,7 @@ public final class SharedMutex implements Lock {
         }
         Word.storePlain(entry, Layout.E_HANDED_OVER, now);
         int reserved = heir | Layout.RESERVED;
-        holder = null;
+        holder = 0;
         Word.swap(entry, Layout.E_OWNER, reserved);
         Failpoint.after("hand over: reserved");
         if (Word.loadRelaxed(entry, Layout.E_HEIR) != heir) {
@@ -751,7 +762,7 @@ public final class SharedMutex implements Lock {
      * @return whether it does
      */
     public boolean isHeldByCurrentThread() {
-        return holder == Thread.currentThread();
+        return holder == Thread.currentThread().threadId();
     }
 
     /**
@@ -815,7 +826,7 @@ public final class SharedMutex implements Lock {
     }
 
     private void requireHeld() {
-        if (holder != Thread.currentThread()) {
+        if (holder != Thread.currentThread().threadId()) {
             throw notHeld();
         }
     }
