@@ -229,12 +229,13 @@ public final class SharedMutex implements Lock {
     }
 
     private boolean take(Object taker) {
+        MemorySegment words = entry; // one look at the field: then HotSpot checks the kind of segment only once
         int id = attachment.id;
         if (Word.INTERPRETED) {
-            Word.loadRelaxed(entry, Layout.E_OWNER); // finds a lost page, which a compare-and-set would not survive
+            Word.loadRelaxed(words, Layout.E_OWNER); // finds a lost page, which a compare-and-set would not survive
         }
         // Acquire: pairs with the release in unlock; makes the critical section before this one visible.
-        return id != 0 && Word.cas(entry, Layout.E_OWNER, Layout.FREE, id) && acquired(taker, id);
+        return id != 0 && Word.cas(words, Layout.E_OWNER, Layout.FREE, id) && acquired(words, taker, id);
     }
 
     private boolean reenter(Object taker) {
@@ -254,11 +255,11 @@ public final class SharedMutex implements Lock {
     }
 
     /** This participant has put its id into owner. Always true. */
-    private boolean acquired(Object taker, int id) {
+    private boolean acquired(MemorySegment words, Object taker, int id) {
         // On a page that is gone, compiled code skips the compare-and-set and may take it for a success.
-        int owner = Word.loadPlain(entry, Layout.E_OWNER);
+        int owner = Word.loadPlain(words, Layout.E_OWNER);
         if (owner != id) {
-            throw attachment.damaged(Word.at(entry, Layout.E_OWNER).impossible(owner, "0x%x, as just stored".formatted(id)));
+            throw attachment.damaged(Word.at(words, Layout.E_OWNER).impossible(owner, "0x%x, as just stored".formatted(id)));
         }
         Failpoint.after("lock: taken");
         Thread me = taker instanceof Thread thread ? thread : Thread.currentThread();
@@ -266,9 +267,9 @@ public final class SharedMutex implements Lock {
         holder = taker == me ? thread : TOKEN;
         holds = 1;
         ownerDied = false;
-        Word.storeLong(entry, Layout.E_FENCE, Word.loadLongPlain(entry, Layout.E_FENCE) + 1);
-        Word.storeLong(entry, Layout.E_HOLDER, (long) id << 32 | thread & 0xffff_ffffL);
-        Word.storePlain(entry, Layout.E_SINCE, attachment.clock);
+        Word.storeLong(words, Layout.E_FENCE, Word.loadLongPlain(words, Layout.E_FENCE) + 1);
+        Word.storeLong(words, Layout.E_HOLDER, (long) id << 32 | thread & 0xffff_ffffL);
+        Word.storePlain(words, Layout.E_SINCE, attachment.clock);
         if (last != thread) {
             last = thread;
             attachment.introduce(me);
@@ -290,7 +291,7 @@ public final class SharedMutex implements Lock {
             attachment.check();
         }
         if (owner == Layout.FREE) {
-            return Word.cas(entry, Layout.E_OWNER, Layout.FREE, id) && acquired(taker, id)
+            return Word.cas(entry, Layout.E_OWNER, Layout.FREE, id) && acquired(entry, taker, id)
                     ? Outcome.TAKEN : Outcome.AGAIN;
         }
         if (owner == Layout.ABANDONED) {
@@ -301,7 +302,7 @@ public final class SharedMutex implements Lock {
             if (!Word.cas(entry, Layout.E_OWNER, Layout.ABANDONED, id)) {
                 return Outcome.AGAIN;
             }
-            acquired(taker, id);
+            acquired(entry, taker, id);
             ownerDied = true;
             Word.storePlain(entry, Layout.E_RECOVERED, Word.loadPlain(entry, Layout.E_RECOVERED) + 1);
             Failpoint.after("lock: told");
@@ -314,7 +315,7 @@ public final class SharedMutex implements Lock {
         if (Layout.isReserved(owner)) {
             int heir = Layout.reservedFor(owner);
             if (heir == id && isHeir) {
-                return Word.cas(entry, Layout.E_OWNER, owner, id) && acquired(taker, id)
+                return Word.cas(entry, Layout.E_OWNER, owner, id) && acquired(entry, taker, id)
                         ? Outcome.TAKEN : Outcome.AGAIN;
             }
             boolean forlorn = attachment.isDead(heir) || Word.loadAcquire(entry, Layout.E_HEIR) != heir;
@@ -587,26 +588,27 @@ public final class SharedMutex implements Lock {
     }
 
     private void release(Object taker, int state) {
+        MemorySegment words = entry; // as in take
         try {
             int id = attachment.participant;
-            int owner = Word.loadPlain(entry, Layout.E_OWNER);
+            int owner = Word.loadPlain(words, Layout.E_OWNER);
             if (owner != id) {
                 holder = 0;
                 throw attachment.damaged(
-                        Word.at(entry, Layout.E_OWNER).impossible(owner, "0x%x, its holder".formatted(id)));
+                        Word.at(words, Layout.E_OWNER).impossible(owner, "0x%x, its holder".formatted(id)));
             }
-            int heir = state == Layout.FREE ? Word.loadPlain(entry, Layout.E_HEIR) : 0;
+            int heir = state == Layout.FREE ? Word.loadPlain(words, Layout.E_HEIR) : 0;
             if (heir == 0 || !handOver(heir)) {
                 holder = 0; // before the store: another thread here may have the lock at once
                 // Release: pairs with the acquire in take; publishes the critical section.
-                Word.storeRelease(entry, Layout.E_OWNER, state);
+                Word.storeRelease(words, Layout.E_OWNER, state);
                 Failpoint.after("unlock: released");
                 if (attachment.symmetric) {
                     VarHandle.fullFence();
                 } else {
                     VarHandle.acquireFence(); // for the compiler; the waiter has the barrier
                 }
-                if ((Word.loadRelaxed(entry, Layout.E_EVENTS) & Layout.ASLEEP) != 0) {
+                if ((Word.loadRelaxed(words, Layout.E_EVENTS) & Layout.ASLEEP) != 0) {
                     wake();
                 }
             }
