@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the benchmarks of the word primitives are compared with: the same protocols in C, and the mutexes of libc.
+// What the benchmarks are compared with: the protocols of the words in C, the mutexes of libc, and for lock files the
+// least that a look-up and a creation can cost.
 // Every function does n operations and returns 0, or -1 for a lock that misbehaved.
 //
 // This is PROTOCOL.md to the letter: look first, acquire and release orderings, the shared futex. The fast paths are
@@ -8,6 +9,7 @@
 // compare with: a library's function costs a call more (mutex_called).
 
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -361,4 +363,43 @@ EXPORT int pthread_loop(pthread_mutex_t *mutex, long n)
         if (pthread_mutex_lock(mutex) || pthread_mutex_unlock(mutex))
             return REFUSED;
     return DONE;
+}
+
+// Lock files.
+
+enum { ENTRY_WORDS = 16, COLD_LINE = 8, CHUNK = 1 << 20 };
+
+// n look-ups of two cache misses: a random word of an index, and the second line of the entry that it names. Each has
+// to wait for the one before.
+EXPORT int misses_loop(const uint64_t *index, long length, long entry_count, long n)
+{
+    static uint64_t seed = 1; // goes on where the last call ended: no place is used again soon
+    const uint64_t *entries = index + length;
+    uint64_t found = 0;
+    for (long i = 0; i < n; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        uint64_t entry = index[((seed >> 32) ^ (found >> 63)) & (uint64_t)(length - 1)];
+        if (entry >= (uint64_t)entry_count)
+            return REFUSED;
+        found = entries[entry * ENTRY_WORDS + COLD_LINE];
+    }
+    return found >> 63 ? REFUSED : DONE;
+}
+
+// A new file, its space reserved, and then written from end to end.
+EXPORT int reserve_and_write(const char *path, long size)
+{
+    static const char zeros[CHUNK];
+    int fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return REFUSED;
+    int result = posix_fallocate(fd, 0, size) ? REFUSED : DONE;
+    for (long at = 0; at < size && result == DONE; ) {
+        ssize_t written = pwrite(fd, zeros, (size_t)(size - at < CHUNK ? size - at : CHUNK), at);
+        if (written <= 0)
+            result = REFUSED;
+        else
+            at += written;
+    }
+    return close(fd) ? REFUSED : result;
 }

@@ -65,6 +65,8 @@ public final class SharedMutex implements Lock {
     private static final long LOOK_AGAIN = 1_000_000_000;
     /** After how long a waiter claims to be next, in ns. */
     private static final long PATIENCE = 1_000_000;
+    /** In place of a thread's id: a {@link Hold} has it. Which one is known to whoever closes it. */
+    private static final long TOKEN = -1;
 
     private final Attachment attachment;
     private final MemorySegment entry;
@@ -76,10 +78,11 @@ public final class SharedMutex implements Lock {
     private final long stuckAfter;
 
     // Written by whoever holds the lock. Read by others, too, who then only learn that it is not theirs.
-    private Object holder; // a Thread or a Hold
+    // Numbers, not objects: storing a reference costs the collector's barriers, and a fence once the mutex is old.
+    private long holder; // a thread's id, TOKEN or 0
     private int holds;
     private boolean ownerDied;
-    private Thread last;
+    private long last; // the thread that was introduced last
 
     private volatile Consumer<SharedMutex> handler;
 
@@ -226,16 +229,17 @@ public final class SharedMutex implements Lock {
     }
 
     private boolean take(Object taker) {
+        MemorySegment words = entry; // one look at the field: then HotSpot checks the kind of segment only once
         int id = attachment.id;
         if (Word.INTERPRETED) {
-            Word.loadRelaxed(entry, Layout.E_OWNER); // finds a lost page, which a compare-and-set would not survive
+            Word.loadRelaxed(words, Layout.E_OWNER); // finds a lost page, which a compare-and-set would not survive
         }
         // Acquire: pairs with the release in unlock; makes the critical section before this one visible.
-        return id != 0 && Word.cas(entry, Layout.E_OWNER, Layout.FREE, id) && acquired(taker, id);
+        return id != 0 && Word.cas(words, Layout.E_OWNER, Layout.FREE, id) && acquired(words, taker, id);
     }
 
     private boolean reenter(Object taker) {
-        if (holder != taker) {
+        if (taker instanceof Hold || holder != idOf(taker)) {
             return false;
         }
         if (attachment.id == 0) {
@@ -248,23 +252,29 @@ public final class SharedMutex implements Lock {
         return true;
     }
 
+    /** What {@link #holder} is while the taker, a thread or a token, holds the lock. */
+    private static long idOf(Object taker) {
+        return taker instanceof Thread thread ? thread.threadId() : TOKEN;
+    }
+
     /** This participant has put its id into owner. Always true. */
-    private boolean acquired(Object taker, int id) {
+    private boolean acquired(MemorySegment words, Object taker, int id) {
         // On a page that is gone, compiled code skips the compare-and-set and may take it for a success.
-        int owner = Word.loadPlain(entry, Layout.E_OWNER);
+        int owner = Word.loadPlain(words, Layout.E_OWNER);
         if (owner != id) {
-            throw attachment.damaged(Word.at(entry, Layout.E_OWNER).impossible(owner, "0x%x, as just stored".formatted(id)));
+            throw attachment.damaged(Word.at(words, Layout.E_OWNER).impossible(owner, "0x%x, as just stored".formatted(id)));
         }
         Failpoint.after("lock: taken");
-        holder = taker;
+        Thread me = taker instanceof Thread thread ? thread : Thread.currentThread();
+        long thread = me.threadId();
+        holder = taker == me ? thread : TOKEN;
         holds = 1;
         ownerDied = false;
-        Thread me = taker instanceof Thread thread ? thread : Thread.currentThread();
-        Word.storeLong(entry, Layout.E_FENCE, Word.loadLongPlain(entry, Layout.E_FENCE) + 1);
-        Word.storeLong(entry, Layout.E_HOLDER, (long) id << 32 | me.threadId() & 0xffff_ffffL);
-        Word.storePlain(entry, Layout.E_SINCE, attachment.clock);
-        if (last != me) {
-            last = me;
+        Word.storeLong(words, Layout.E_FENCE, Word.loadLongPlain(words, Layout.E_FENCE) + 1);
+        Word.storeLong(words, Layout.E_HOLDER, (long) id << 32 | thread & 0xffff_ffffL);
+        Word.storePlain(words, Layout.E_SINCE, attachment.clock);
+        if (last != thread) {
+            last = thread;
             attachment.introduce(me);
         }
         return true;
@@ -284,7 +294,7 @@ public final class SharedMutex implements Lock {
             attachment.check();
         }
         if (owner == Layout.FREE) {
-            return Word.cas(entry, Layout.E_OWNER, Layout.FREE, id) && acquired(taker, id)
+            return Word.cas(entry, Layout.E_OWNER, Layout.FREE, id) && acquired(entry, taker, id)
                     ? Outcome.TAKEN : Outcome.AGAIN;
         }
         if (owner == Layout.ABANDONED) {
@@ -295,7 +305,7 @@ public final class SharedMutex implements Lock {
             if (!Word.cas(entry, Layout.E_OWNER, Layout.ABANDONED, id)) {
                 return Outcome.AGAIN;
             }
-            acquired(taker, id);
+            acquired(entry, taker, id);
             ownerDied = true;
             Word.storePlain(entry, Layout.E_RECOVERED, Word.loadPlain(entry, Layout.E_RECOVERED) + 1);
             Failpoint.after("lock: told");
@@ -308,7 +318,7 @@ public final class SharedMutex implements Lock {
         if (Layout.isReserved(owner)) {
             int heir = Layout.reservedFor(owner);
             if (heir == id && isHeir) {
-                return Word.cas(entry, Layout.E_OWNER, owner, id) && acquired(taker, id)
+                return Word.cas(entry, Layout.E_OWNER, owner, id) && acquired(entry, taker, id)
                         ? Outcome.TAKEN : Outcome.AGAIN;
             }
             boolean forlorn = attachment.isDead(heir) || Word.loadAcquire(entry, Layout.E_HEIR) != heir;
@@ -331,6 +341,7 @@ public final class SharedMutex implements Lock {
         attachment.enter(number);
         boolean isHeir = false;
         boolean slept = false;
+        boolean taken = false;
         try {
             Outcome outcome;
             Stuck stuck = new Stuck(begin);
@@ -360,6 +371,7 @@ public final class SharedMutex implements Lock {
                 slept = true;
             }
             if (outcome == Outcome.TAKEN) {
+                taken = true;
                 if (isHeir) {
                     Word.cas(entry, Layout.E_HEIR, attachment.participant, 0);
                     isHeir = false;
@@ -374,7 +386,7 @@ public final class SharedMutex implements Lock {
             return false;
         } finally {
             try {
-                if (holder != taker) {
+                if (!taken) {
                     passOn(isHeir);
                 }
             } finally {
@@ -481,7 +493,7 @@ public final class SharedMutex implements Lock {
             repair.accept(this);
             repaired = true;
         } finally {
-            if (!repaired && holder == taker) {
+            if (!repaired && holder == idOf(taker)) {
                 release(taker, Layout.ABANDONED);
             }
         }
@@ -510,7 +522,7 @@ public final class SharedMutex implements Lock {
     public boolean recover(Runnable repair) {
         Objects.requireNonNull(repair, "repair");
         Thread me = Thread.currentThread();
-        if (holder == me) {
+        if (holder == me.threadId()) {
             throw new IllegalStateException("this thread holds lock \"" + name + "\"; unlock it first");
         }
         try {
@@ -564,7 +576,7 @@ public final class SharedMutex implements Lock {
     @Override
     public void unlock() {
         Thread me = Thread.currentThread();
-        if (holder != me) {
+        if (holder != me.threadId()) {
             throw notHeld();
         }
         if (holds > 1) {
@@ -579,26 +591,27 @@ public final class SharedMutex implements Lock {
     }
 
     private void release(Object taker, int state) {
+        MemorySegment words = entry; // as in take
         try {
             int id = attachment.participant;
-            int owner = Word.loadPlain(entry, Layout.E_OWNER);
+            int owner = Word.loadPlain(words, Layout.E_OWNER);
             if (owner != id) {
-                holder = null;
+                holder = 0;
                 throw attachment.damaged(
-                        Word.at(entry, Layout.E_OWNER).impossible(owner, "0x%x, its holder".formatted(id)));
+                        Word.at(words, Layout.E_OWNER).impossible(owner, "0x%x, its holder".formatted(id)));
             }
-            int heir = state == Layout.FREE ? Word.loadPlain(entry, Layout.E_HEIR) : 0;
+            int heir = state == Layout.FREE ? Word.loadPlain(words, Layout.E_HEIR) : 0;
             if (heir == 0 || !handOver(heir)) {
-                holder = null; // before the store: another thread here may have the lock at once
+                holder = 0; // before the store: another thread here may have the lock at once
                 // Release: pairs with the acquire in take; publishes the critical section.
-                Word.storeRelease(entry, Layout.E_OWNER, state);
+                Word.storeRelease(words, Layout.E_OWNER, state);
                 Failpoint.after("unlock: released");
                 if (attachment.symmetric) {
                     VarHandle.fullFence();
                 } else {
                     VarHandle.acquireFence(); // for the compiler; the waiter has the barrier
                 }
-                if ((Word.loadRelaxed(entry, Layout.E_EVENTS) & Layout.ASLEEP) != 0) {
+                if ((Word.loadRelaxed(words, Layout.E_EVENTS) & Layout.ASLEEP) != 0) {
                     wake();
                 }
             }
@@ -637,7 +650,7 @@ public final class SharedMutex implements Lock {
         }
         Word.storePlain(entry, Layout.E_HANDED_OVER, now);
         int reserved = heir | Layout.RESERVED;
-        holder = null;
+        holder = 0;
         Word.swap(entry, Layout.E_OWNER, reserved);
         Failpoint.after("hand over: reserved");
         if (Word.loadRelaxed(entry, Layout.E_HEIR) != heir) {
@@ -754,7 +767,7 @@ public final class SharedMutex implements Lock {
      * @return whether it does
      */
     public boolean isHeldByCurrentThread() {
-        return holder == Thread.currentThread();
+        return holder == Thread.currentThread().threadId();
     }
 
     /**
@@ -818,7 +831,7 @@ public final class SharedMutex implements Lock {
     }
 
     private void requireHeld() {
-        if (holder != Thread.currentThread()) {
+        if (holder != Thread.currentThread().threadId()) {
             throw notHeld();
         }
     }

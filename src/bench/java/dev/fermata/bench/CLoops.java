@@ -33,6 +33,9 @@ final class CLoops {
     private static final MethodHandle PAUSE = function("pause_loop", JAVA_LONG);
     private static final MethodHandle PTHREAD_INIT = function("pthread_init", ADDRESS, JAVA_INT);
     private static final MethodHandle PTHREAD = function("pthread_loop", ADDRESS, JAVA_LONG);
+    private static final MethodHandle MISSES =
+            function("misses_loop", ADDRESS, JAVA_LONG, JAVA_LONG, JAVA_LONG);
+    private static final MethodHandle RESERVE_AND_WRITE = function("reserve_and_write", ADDRESS, JAVA_LONG);
 
     private CLoops() {
     }
@@ -101,5 +104,17 @@ final class CLoops {
 
     static void pthread(MemorySegment mutex, long n) {
         call(() -> (int) PTHREAD.invokeExact(mutex, n));
+    }
+
+    /** An index of a power of two of 64-bit words, each the number of an entry; then the entries. */
+    static void misses(MemorySegment index, long length, long entries, long n) {
+        call(() -> (int) MISSES.invokeExact(index, length, entries, n));
+    }
+
+    static void reserveAndWrite(Path path, long size) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment name = arena.allocateFrom(path.toString());
+            call(() -> (int) RESERVE_AND_WRITE.invokeExact(name, size));
+        }
     }
 }

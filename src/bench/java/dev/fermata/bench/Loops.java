@@ -84,17 +84,12 @@ public class Loops {
         CLoops.mutex(word, TURNS);
     }
 
-    /** The fastest turn of each side of {@link #wordMutexBesideC} in an iteration: the slower ones were interrupted. */
+    /** The fastest turn of each side in an iteration, in ns for an operation: the slower ones were interrupted. */
     @State(Scope.Thread)
     @AuxCounters(AuxCounters.Type.EVENTS)
     public static class Sides {
-        public long java;
-        public long c;
-
-        void add(long javaNanos, long cNanos) {
-            java = java == 0 ? javaNanos : Math.min(java, javaNanos);
-            c = c == 0 ? cNanos : Math.min(c, cNanos);
-        }
+        public double java;
+        public double c;
     }
 
     /** Both in turn, each for some 50 microseconds: what slows the machine slows both alike. */
@@ -105,7 +100,9 @@ public class Loops {
         wordMutex();
         long between = System.nanoTime();
         cMutex();
-        sides.add(between - start, System.nanoTime() - between);
+        long end = System.nanoTime();
+        sides.java = Turn.best(sides.java, between - start, TURNS);
+        sides.c = Turn.best(sides.c, end - between, TURNS);
     }
 
     /** The lock is found anew for each call, as in an object that uses a lock of its own. */
