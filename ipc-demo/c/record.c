@@ -63,7 +63,7 @@ void record_set_mode(struct record *record, enum mode mode)
     if (found != MODE_UNSET && found != mode)
         refuse("the record's MODE is %u (%s); expected %d (%s); name its mode, or zero the record while "
                "no peer runs",
-               found, found <= MODE_RW ? MODE_NAMES[found] : "impossible", (int)mode, MODE_NAMES[mode]);
+               found, found <= MODE_RW ? MODE_NAMES[found] : "no mode of a word", (int)mode, MODE_NAMES[mode]);
 }
 
 // All slots are claimed before any thread runs, so that a peer that is refused has never held the lock. The look comes

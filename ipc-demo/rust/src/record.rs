@@ -177,7 +177,7 @@ impl Record {
         Err(format!(
             "the record's MODE is {found} ({}); expected {mode} ({}); name its mode, or zero the record \
              while no peer runs",
-            MODE_NAMES.get(found as usize).unwrap_or(&"impossible"),
+            MODE_NAMES.get(found as usize).unwrap_or(&"no mode of a word"),
             MODE_NAMES[mode as usize]
         ))
     }

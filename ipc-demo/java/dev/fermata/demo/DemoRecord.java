@@ -4,6 +4,7 @@ package dev.fermata.demo;
 import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
+import dev.fermata.SharedMutex;
 import dev.fermata.word.AtomicFlag;
 import java.io.IOException;
 import java.lang.foreign.Arena;
@@ -13,6 +14,9 @@ import java.nio.channels.FileChannel;
 import java.nio.channels.FileChannel.MapMode;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.util.Collections;
+import java.util.EnumSet;
+import java.util.Set;
 
 /** The record that the peers share: PROTOCOL.md, section 7. */
 public final class DemoRecord {
@@ -33,9 +37,12 @@ public final class DemoRecord {
     private static final VarHandle INT = JAVA_INT.varHandle();
     private static final VarHandle LONG = JAVA_LONG.varHandle();
 
-    /** What the lock word is. */
+    /** What the lock word is; or {@link #NAMED}: the lock is the named mutex whose payload the record is. */
     public enum Mode {
-        MUTEX, SPIN, RW;
+        MUTEX, SPIN, RW, NAMED;
+
+        /** Those of a lock word, which all languages know. */
+        public static final Set<Mode> OF_A_WORD = Collections.unmodifiableSet(EnumSet.range(MUTEX, RW));
 
         int code() {
             return ordinal() + 1;
@@ -95,6 +102,16 @@ public final class DemoRecord {
             }
             return new DemoRecord(channel.map(MapMode.READ_WRITE, offset, SIZE, arena));
         }
+    }
+
+    /** The record that a named mutex protects. */
+    public static DemoRecord of(SharedMutex mutex) {
+        MemorySegment payload = mutex.payload();
+        if (payload.byteSize() != SIZE) {
+            throw new UnsuitableException("lock \"%s\" has %d bytes of payload; expected a record of %d"
+                    .formatted(mutex.name(), payload.byteSize(), SIZE));
+        }
+        return new DemoRecord(payload);
     }
 
     public MemorySegment memory() {

@@ -2,6 +2,11 @@
 package dev.fermata.demo;
 
 import dev.fermata.DamagedMappingException;
+import dev.fermata.LockFile;
+import dev.fermata.LockFileException;
+import dev.fermata.LockMismatchException;
+import dev.fermata.LockNameException;
+import dev.fermata.SharedMutex;
 import dev.fermata.demo.DemoRecord.Language;
 import dev.fermata.demo.DemoRecord.Mode;
 import dev.fermata.demo.DemoRecord.Slot;
@@ -23,7 +28,8 @@ import picocli.CommandLine.Parameters;
 
 /** The peer of PROTOCOL.md, section 7, in Java. */
 @Command(name = "peer", mixinStandardHelpOptions = true,
-        description = "Takes the lock word at OFFSET of FILE, ITERATIONS times a thread, and checks that it is alone.")
+        description = "Takes the lock word at OFFSET of FILE, or the mutex NAME of that lock file, ITERATIONS times a"
+                + " thread, and checks that it is alone.")
 public final class Peer implements Callable<Integer> {
     private static final int DAMAGED = 3;
 
@@ -36,8 +42,13 @@ public final class Peer implements Callable<Integer> {
     @Parameters(index = "2", paramLabel = "ITERATIONS", description = "Acquisitions of each thread.")
     private long iterations;
 
-    @Option(names = "--mode", description = "mutex, spin or rw; default ${DEFAULT-VALUE}.", defaultValue = "mutex")
+    @Option(names = "--mode", description = "mutex, spin or rw; or named, with --lock; default ${DEFAULT-VALUE}.",
+            defaultValue = "mutex")
     private Mode mode;
+
+    @Option(names = "--lock", paramLabel = "NAME",
+            description = "In mode named: the mutex, whose payload is the record; OFFSET is where that lies.")
+    private String lock;
 
     @Option(names = "--threads", description = "Threads of this process; default ${DEFAULT-VALUE}.",
             defaultValue = "1")
@@ -61,21 +72,39 @@ public final class Peer implements Callable<Integer> {
             return refuse("ITERATIONS and --threads must be 1 or more; found %d and %d"
                     .formatted(iterations, threads));
         }
+        if ((mode == Mode.NAMED) != (lock != null)) {
+            return refuse("--lock goes with --mode named, and only with it; found --mode %s %s"
+                    .formatted(mode, lock == null ? "without --lock" : "with --lock " + lock));
+        }
         List<Contender> contenders = new ArrayList<>();
         try {
-            DemoRecord record = DemoRecord.map(file, offset, Arena.global());
+            SharedMutex named = mode == Mode.NAMED ? named() : null;
+            DemoRecord record = named == null ? DemoRecord.map(file, offset, Arena.global()) : DemoRecord.of(named);
+            if (named != null && named.payloadOffset() != offset) {
+                return refuse("OFFSET is %d; expected %d, where the payload of lock \"%s\" lies"
+                        .formatted(offset, named.payloadOffset(), lock));
+            }
             if (threads > record.slotsLeft()) {
                 return refuse("%d threads, but %d slots are left in the record; start with a fresh file"
                         .formatted(threads, record.slotsLeft()));
             }
             record.setMode(mode);
-            for (int i = 0; i < threads; i++) {
-                contenders.add(new Contender(record, record.claimSlot(Language.JAVA), mode, iterations));
+            if (named != null) {
+                named.onOwnerDeath(mutex -> record.setOwnerSlot(0)); // who dies inside leaves its id there
             }
+            for (int i = 0; i < threads; i++) {
+                contenders.add(new Contender(record, record.claimSlot(Language.JAVA),
+                        Exclusion.of(record.memory(), mode, named), mode, iterations));
+            }
+        } catch (LockFileException e) {
+            return refuse(e.getMessage());
         } catch (IOException e) {
             return refuse("cannot map %s: %s".formatted(file, e));
-        } catch (DemoRecord.UnsuitableException e) {
+        } catch (DemoRecord.UnsuitableException | LockNameException | LockMismatchException e) {
             return refuse(e.getMessage());
+        } catch (DamagedMappingException e) {
+            System.err.println("peer: DAMAGED " + e.getMessage());
+            return DAMAGED;
         } catch (InternalError e) {
             System.err.println("peer: DAMAGED " + DamagedMappingException.of(e).getMessage());
             return DAMAGED;
@@ -91,7 +120,14 @@ public final class Peer implements Callable<Integer> {
         return mismatches == 0 ? CommandLine.ExitCode.OK : CommandLine.ExitCode.SOFTWARE;
     }
 
-    /** What the three modes have in common. */
+    /** The mutex of mode named. Its file stays open until the process ends. */
+    private SharedMutex named() throws LockFileException {
+        return LockFile.builder(file).mustExist().label("peer").open().find(lock)
+                .orElseThrow(() -> new DemoRecord.UnsuitableException(
+                        "there is no lock \"%s\" in %s; expected a mutex with a record".formatted(lock, file)));
+    }
+
+    /** What the modes have in common. */
     private interface Exclusion {
         boolean tryLock();
 
@@ -99,7 +135,7 @@ public final class Peer implements Callable<Integer> {
 
         void unlock();
 
-        static Exclusion of(MemorySegment memory, Mode mode) {
+        static Exclusion of(MemorySegment memory, Mode mode, SharedMutex named) {
             return switch (mode) {
                 case MUTEX -> new Exclusion() {
                     private final WordMutex mutex = WordMutex.at(memory, DemoRecord.LOCK_WORD)
@@ -157,6 +193,22 @@ public final class Peer implements Callable<Integer> {
                         lock.unlockExclusive();
                     }
                 };
+                case NAMED -> new Exclusion() {
+                    @Override
+                    public boolean tryLock() {
+                        return named.tryLock();
+                    }
+
+                    @Override
+                    public void lock() {
+                        named.lock();
+                    }
+
+                    @Override
+                    public void unlock() {
+                        named.unlock();
+                    }
+                };
             };
         }
     }
@@ -172,10 +224,10 @@ public final class Peer implements Callable<Integer> {
         private long contended;
         private long mismatches;
 
-        Contender(DemoRecord record, Slot slot, Mode mode, long iterations) {
+        Contender(DemoRecord record, Slot slot, Exclusion exclusion, Mode mode, long iterations) {
             this.record = record;
             this.slot = slot;
-            this.exclusion = Exclusion.of(record.memory(), mode);
+            this.exclusion = exclusion;
             this.readers = mode == Mode.RW ? WordReadWriteLock.at(record.memory(), DemoRecord.LOCK_WORD) : null;
             this.iterations = iterations;
         }

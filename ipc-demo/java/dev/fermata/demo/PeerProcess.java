@@ -41,14 +41,22 @@ public final class PeerProcess {
     public static List<String> command(Language language, Path file, long offset, long iterations, Mode mode,
             int threads, List<String> jvmOptions) {
         List<String> command = language == Language.JAVA
-                ? java(jvmOptions) : new ArrayList<>(List.of(program(language).toString()));
+                ? java(jvmOptions, Peer.class) : new ArrayList<>(List.of(program(language).toString()));
         command.addAll(List.of(file.toString(), Long.toString(offset), Long.toString(iterations),
                 "--mode", mode.toString(), "--threads", Integer.toString(threads)));
         return command;
     }
 
-    /** The Java peer in a JVM like this one: same Fermata, same native back end. */
-    private static List<String> java(List<String> options) {
+    /** The command line of a Java peer in mode named. */
+    public static List<String> named(Path file, String lock, long offset, long iterations, int threads,
+            List<String> jvmOptions) {
+        List<String> command = command(Language.JAVA, file, offset, iterations, Mode.NAMED, threads, jvmOptions);
+        command.addAll(List.of("--lock", lock));
+        return command;
+    }
+
+    /** A program in a JVM like this one: same Fermata, same native back end. */
+    static List<String> java(List<String> options, Class<?> main) {
         List<String> command = new ArrayList<>();
         command.add(Path.of(System.getProperty("java.home"), "bin/java").toString());
         command.addAll(options);
@@ -63,7 +71,7 @@ public final class PeerProcess {
                 command.add("-D" + property + "=" + System.getProperty(property));
             }
         }
-        command.addAll(List.of("-cp", System.getProperty("java.class.path"), Peer.class.getName()));
+        command.addAll(List.of("-cp", System.getProperty("java.class.path"), main.getName()));
         return command;
     }
 }

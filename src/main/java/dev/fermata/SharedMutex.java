@@ -753,6 +753,23 @@ public final class SharedMutex implements Lock {
     }
 
     /**
+     * Where the payload lies in the file, for programs that map it themselves. It never moves.
+     *
+     * @return the offset in bytes, a multiple of 64
+     * @throws UnsupportedOperationException if the lock has no payload
+     * @throws DamagedMappingException if the file was truncated or damaged
+     */
+    public long payloadOffset() {
+        long at = attachment.guarded(() -> attachment.payloadOffset(number));
+        if (at < 0) {
+            throw new UnsupportedOperationException(
+                    "lock \"%s\" of %s has no payload; expected one that was made with mutex(name, bytes)".formatted(
+                            name, attachment.path()));
+        }
+        return at;
+    }
+
+    /**
      * Its name.
      *
      * @return the name

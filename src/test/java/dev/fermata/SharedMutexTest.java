@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.fermata;
 
+import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
+import static java.nio.channels.FileChannel.MapMode.READ_WRITE;
+import static java.nio.file.StandardOpenOption.READ;
+import static java.nio.file.StandardOpenOption.WRITE;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertSame;
@@ -10,7 +14,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.fermata.testing.LockPath;
 import dev.fermata.testing.Waiter;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.nio.channels.FileChannel;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -20,6 +26,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.Parameter;
 import org.junit.jupiter.params.ParameterizedClass;
+import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import org.junit.jupiter.api.Test;
 
@@ -333,6 +340,33 @@ class SharedMutexTest {
             assertEquals(0, again.mutex("without").payload().byteSize());
         }
         assertThrows(IllegalStateException.class, () -> payload.get(JAVA_LONG, 0));
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {1, 32, 33, 64, 65, 255})
+    void thePayloadLiesInTheFileWhereItSays(int nameLength) throws Exception {
+        SharedMutex named = file.mutex("x".repeat(nameLength), 100);
+        assertEquals(0, named.payloadOffset() % 64);
+        named.payload().set(JAVA_LONG, 72, 4711);
+        try (FileChannel channel = FileChannel.open(place.file(), READ, WRITE); Arena arena = Arena.ofConfined()) {
+            MemorySegment same = channel.map(READ_WRITE, named.payloadOffset(), 100, arena);
+            assertEquals(4711, same.get(JAVA_LONG, 72));
+            same.fill((byte) 1);
+        }
+        assertEquals(0, mutex.payload().get(JAVA_LONG, 0));
+        assertEquals(0x0101_0101, named.payload().get(JAVA_INT, 96));
+        assertEquals(named, file.mutex("x".repeat(nameLength)));
+        named.lock();
+        named.unlock();
+    }
+
+    @Test
+    void whereThereIsNoPayloadThereIsNoOffsetOfOne() {
+        SharedMutex without = file.mutex("without");
+        assertTrue(assertThrows(UnsupportedOperationException.class, without::payloadOffset).getMessage()
+                .contains("\"without\""));
+        file.close();
+        assertThrows(LockFileClosedException.class, mutex::payloadOffset);
     }
 
     @Test

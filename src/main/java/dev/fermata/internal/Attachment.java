@@ -273,6 +273,11 @@ public final class Attachment {
         return directory.payload(entry);
     }
 
+    /** Where in the file the payload lies, or -1 if there is none. */
+    public long payloadOffset(int entry) {
+        return directory.payloadOffset(entry);
+    }
+
     public List<String> names() {
         return directory.names();
     }

@@ -150,18 +150,25 @@ final class Directory {
 
     /** The bytes that the lock protects. */
     MemorySegment payload(int number) {
-        long entry = entry(number);
         long size = payloadSize(number);
-        if (size == 0) {
-            return memory.asSlice(0, 0);
-        }
+        return size == 0 ? memory.asSlice(0, 0) : memory.asSlice(payloadOffset(number, size), size);
+    }
+
+    /** Where in the file they begin, or -1 if there are none. Constant. */
+    long payloadOffset(int number) {
+        long size = payloadSize(number);
+        return size == 0 ? -1 : payloadOffset(number, size);
+    }
+
+    private long payloadOffset(int number, long size) {
+        long entry = entry(number);
         int length = Layout.nameLength(kind(number));
         long nameLines = length <= Layout.INLINE_NAME ? 0 : Layout.lines(length);
         long lines = Integer.toUnsignedLong(Word.loadRelaxed(memory, entry + Layout.E_REGION_LINES));
         if (size < 0 || nameLines + Layout.lines(size) > lines) {
             throw damaged("entry %d has %d bytes of payload in %d lines".formatted(number, size, lines), "less");
         }
-        return memory.asSlice(region(entry) + nameLines * Layout.LINE, size);
+        return region(entry) + nameLines * Layout.LINE;
     }
 
     List<String> names() {

@@ -94,6 +94,7 @@ final class PeerRun implements AutoCloseable {
             case MUTEX -> new ContractLock.Mutex(WordMutex.at(record.memory(), DemoRecord.LOCK_WORD));
             case SPIN -> new ContractLock.Spin(SpinLock.at(record.memory(), DemoRecord.LOCK_WORD));
             case RW -> new ContractLock.Exclusive(WordReadWriteLock.at(record.memory(), DemoRecord.LOCK_WORD));
+            case NAMED -> throw new IllegalArgumentException("mode named has no lock word");
         };
     }
 

@@ -74,6 +74,10 @@ public final class Stress implements Callable<Integer> {
 
     @Override
     public Integer call() throws Exception {
+        if (!Mode.OF_A_WORD.contains(mode)) {
+            System.err.println("stress: --mode is " + mode + "; expected one of " + Mode.OF_A_WORD);
+            return CommandLine.ExitCode.USAGE;
+        }
         for (Language language : Language.values()) {
             PeerProcess.missing(language).ifPresent(
                     why -> System.out.println("stress: " + language + " left out: " + why));
