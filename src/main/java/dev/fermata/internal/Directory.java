@@ -165,7 +165,7 @@ final class Directory {
         int length = Layout.nameLength(kind(number));
         long nameLines = length <= Layout.INLINE_NAME ? 0 : Layout.lines(length);
         long lines = Integer.toUnsignedLong(Word.loadRelaxed(memory, entry + Layout.E_REGION_LINES));
-        if (size < 0 || nameLines + Layout.lines(size) > lines) {
+        if (size < 0 || size > lines * Layout.LINE || nameLines + Layout.lines(size) > lines) {
             throw damaged("entry %d has %d bytes of payload in %d lines".formatted(number, size, lines), "less");
         }
         return region(entry) + nameLines * Layout.LINE;

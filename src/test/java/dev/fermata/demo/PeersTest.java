@@ -212,7 +212,7 @@ class PeersTest {
     @EachModeOfAWord
     void aPeerThatIsKilledOutsideTheLockTakesNothingWithIt(Mode mode) throws Exception {
         try (PeerRun run = new PeerRun()) {
-            long iterations = mode == Mode.MUTEX ? 500_000 : 50_000;
+            long iterations = mode == Mode.MUTEX ? 3_000_000 : 200_000;
             Process victim = run.start(Language.JAVA, Long.MAX_VALUE, mode, 1);
             for (Language language : Language.values()) {
                 run.start(language, iterations, mode, 1);
