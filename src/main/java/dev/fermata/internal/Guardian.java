@@ -344,6 +344,7 @@ final class Guardian {
         long deadline = System.nanoTime() + PATIENCE;
         while (true) {
             boolean beingTornDown = false;
+            boolean again = false; // a slot that has just changed
             for (int s = 0; s < participants.count(); s++) {
                 if (Layout.lifeline(participants.cell(s)) != 0) {
                     beingTornDown |= Layout.isDied(participants.cell(s));
@@ -353,10 +354,11 @@ final class Guardian {
                     return;
                 } else {
                     CALLS.ofdLock(fd, header.cell(s), 1, NativeCalls.OFD_UNLOCK);
+                    again = true;
                 }
             }
             recover(participants.scan());
-            if (!beingTornDown || Deadline.passed(deadline)) {
+            if (!beingTornDown && !again || Deadline.passed(deadline)) {
                 throw new LockFileException(Reason.TOO_MANY_PARTICIPANTS, path,
                         "all %d slots are taken".formatted(participants.count()),
                         "end one of them, or create the file with more participants. Attached: "
@@ -370,6 +372,10 @@ final class Guardian {
         Failpoint.after("attach: byte locked");
         long free = participants.cell(s);
         if (Layout.lifeline(free) != 0) {
+            return false;
+        }
+        if (!Layout.isParticipant(Layout.id(Layout.generation(free), s))) { // no generation that was ever written
+            participants.cas(s, free, Layout.cell(Layout.nextGeneration(Layout.generation(free)), 0));
             return false;
         }
         page.pointAt(participants.lifelineAddress(s));
