@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.fermata;
 
+import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.fermata.internal.Layout;
 import dev.fermata.testing.LockPath;
 import dev.fermata.testing.LockPeer;
 import dev.fermata.testing.Waiter;
@@ -242,7 +244,8 @@ class FailpointTest {
             victim.tell(openStep());
             victim.expect("opened");
             victim.tell("lock m");
-            Thread.sleep(50); // it is the heir
+            awaitWaiter();
+            Thread.sleep(200); // it is the heir
             Waiter<Boolean> other = Waiter.call(() -> {
                 mutex.lock();
                 boolean told = mutex.ownerDied();
@@ -272,7 +275,7 @@ class FailpointTest {
                 mutex.unlock();
                 return told;
             }).awaitAsleepOn(mutex.memory(), 4);
-            Thread.sleep(20); // it is the heir
+            Thread.sleep(200); // it is the heir
             dies(victim, "unlock m");
             assertFalse(heir.result());
         }
@@ -313,6 +316,15 @@ class FailpointTest {
         goesOn(true);
     }
 
+    /** Returns when some process has registered as a waiter. */
+    private void awaitWaiter() throws Exception {
+        try (LockFile look = LockFile.builder(place.file()).readOnly().open()) {
+            while ((look.find("m").orElseThrow().memory().get(JAVA_INT, Layout.E_EVENTS) & Layout.SLEPT) == 0) {
+                Thread.sleep(1);
+            }
+        }
+    }
+
     /** The only survivor, which waits for the lock, dies while it recovers. */
     @ParameterizedTest
     @ValueSource(strings = {"recover: barrier", "recover: heir", "recover: owner", "recover: epoch", "recover: woken",
@@ -326,7 +338,7 @@ class FailpointTest {
             assertEquals("half done", holder.ask("half m"));
             close();
             victim.tell("lock m");
-            Thread.sleep(20);
+            awaitWaiter();
             holder.kill();
             victim.awaitDeath();
         }
