@@ -26,7 +26,7 @@ import java.util.Set;
  * <p>The file is never deleted by this library, and nothing in it is: locks stay when everybody has left. Delete it only
  * while nobody uses it; those who have it open then get {@link LockFileReplacedException}.
  *
- * <p>A process's death, in any way, is noticed by the others within about 0.2 ms: its slot is taken back and its locks
+ * <p>A process's death, in any way, is noticed by the others within milliseconds: its slot is taken back and its locks
  * become abandoned, see {@link SharedMutex}. If it was the last one, the next who opens the file does that.
  *
  * <p>Safe for use by several threads.

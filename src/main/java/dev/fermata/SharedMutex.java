@@ -33,7 +33,7 @@ import java.util.function.Consumer;
  * <p>Fairness: none among those who come often; but who has waited for a millisecond is next in line, and a release
  * hands the lock over, at most once a millisecond.
  *
- * <p>Death. The kernel marks a dead process, other processes see it within about 0.2 ms, and the lock becomes
+ * <p>Death. The kernel marks a dead process, other processes see it within milliseconds, and the lock becomes
  * <em>abandoned</em>. Whoever acquires it next is told, once: by the {@linkplain #onOwnerDeath handler}, which runs under
  * the lock, or by {@link OwnerDiedException} where the lock is {@link OwnerDeath#STRICT}. Who was told and dies before
  * the repair is done, or whose handler throws, leaves it abandoned again. A thread that ends without unlocking leaves
