@@ -108,9 +108,14 @@ public final class SharedMutex implements Lock {
     @Override
     public void lock() {
         Thread me = Thread.currentThread();
+        lock(me, false);
+        tell(me);
+    }
+
+    private void lock(Object taker, boolean recovering) {
         try {
-            if (!take(me) && !reenter(me)) {
-                lockContended(me, Deadline.NEVER, false, false);
+            if (!take(taker) && !reenter(taker)) {
+                lockContended(taker, Deadline.NEVER, false, recovering);
             }
         } catch (InternalError e) {
             throw lost(e);
@@ -119,7 +124,6 @@ public final class SharedMutex implements Lock {
         } catch (InterruptedException impossible) {
             throw new AssertionError(impossible);
         }
-        tell(me);
     }
 
     /**
@@ -437,6 +441,7 @@ public final class SharedMutex implements Lock {
         if (isHeir) {
             int me = attachment.participant;
             Word.cas(entry, Layout.E_HEIR, me, 0); // before the look at owner: a releaser looks at heir after its store
+            Failpoint.after("leave: resigned");
             Word.cas(entry, Layout.E_OWNER, me | Layout.RESERVED, Layout.FREE);
         }
         register();
@@ -525,17 +530,7 @@ public final class SharedMutex implements Lock {
         if (holder == me.threadId()) {
             throw new IllegalStateException("this thread holds lock \"" + name + "\"; unlock it first");
         }
-        try {
-            if (!take(me)) {
-                lockContended(me, Deadline.NEVER, false, true);
-            }
-        } catch (InternalError e) {
-            throw lost(e);
-        } catch (IllegalStateException e) {
-            throw closedOr(e);
-        } catch (InterruptedException impossible) {
-            throw new AssertionError(impossible);
-        }
+        lock(me, true);
         boolean needed = ownerDied;
         if (needed) {
             repairBy(mutex -> repair.run(), me);
@@ -675,17 +670,8 @@ public final class SharedMutex implements Lock {
      */
     public Hold acquire() {
         Hold hold = new Hold(this);
-        try {
-            if (!take(hold)) {
-                lockContended(hold, Deadline.NEVER, false, false);
-            }
-        } catch (InternalError e) {
-            throw lost(e);
-        } catch (IllegalStateException e) {
-            throw closedOr(e);
-        } catch (InterruptedException impossible) {
-            throw new AssertionError(impossible);
-        }
+        lock(hold, false);
+        tell(hold);
         return issued(hold);
     }
 
@@ -719,7 +705,6 @@ public final class SharedMutex implements Lock {
 
     private Hold issued(Hold hold) {
         hold.acquired(Word.loadLongPlain(entry, Layout.E_FENCE), ownerDied);
-        tell(hold);
         return hold;
     }
 

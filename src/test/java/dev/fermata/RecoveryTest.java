@@ -166,6 +166,30 @@ class RecoveryTest {
         assertEquals(0, mutex.payload().get(JAVA_LONG, 0));
     }
 
+    @ParameterizedTest
+    @ValueSource(strings = {"acquire", "acquire within", "tryAcquire", "tryLock"})
+    void theHandlerRunsOnceHoweverTheLockIsTaken(String how) throws Exception {
+        AtomicInteger repairs = new AtomicInteger();
+        mutex.onOwnerDeath(m -> repairs.incrementAndGet());
+        try (LockPeer holder = LockPeer.start(place.file())) {
+            holder.ask("lock m");
+            holder.kill();
+        }
+        while (file.participants().size() > 1) {
+            Thread.sleep(1);
+        }
+        switch (how) {
+            case "acquire" -> mutex.acquire().close();
+            case "acquire within" -> mutex.acquire(Duration.ofSeconds(10)).close();
+            case "tryAcquire" -> mutex.tryAcquire().orElseThrow().close();
+            default -> {
+                assertTrue(mutex.tryLock());
+                mutex.unlock();
+            }
+        }
+        assertEquals(1, repairs.get());
+    }
+
     @Test
     void aHandlerThatThrowsLeavesTheLockAbandonedForTheNextSleeper() throws Exception {
         try (LockPeer holder = LockPeer.start(place.file());
