@@ -310,9 +310,6 @@ public final class Attachment {
     /** The file is damaged, as a lock has found: no lock of it can be relied on. Returns what to throw. */
     public DamagedMappingException damaged(DamagedMappingException found) {
         fail(() -> new DamagedMappingException(path + ": " + found.getMessage(), found));
-        if (guardian != null) {
-            guardian.hurry();
-        }
         return new DamagedMappingException(path + ": " + found.getMessage(), found.getCause());
     }
 
@@ -444,10 +441,6 @@ public final class Attachment {
     }
 
     // ---- for the guardian ----
-
-    int fd() {
-        return fd;
-    }
 
     Posix.Status status() {
         return status;

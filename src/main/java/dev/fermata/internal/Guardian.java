@@ -602,11 +602,6 @@ final class Guardian {
         }
     }
 
-    /** Something has happened that the guardian is to look at now. */
-    void hurry() {
-        nextLook = System.nanoTime();
-    }
-
     // ---- leaving ----
 
     /** Detaches. Returns when that is done, or takes unusually long. */
