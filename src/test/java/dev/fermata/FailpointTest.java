@@ -68,6 +68,23 @@ class FailpointTest {
         return "open " + place.file() + " 4";
     }
 
+    /** A thread here that sleeps until it has the lock; then, whether it was told. */
+    private Waiter<Boolean> waiter() throws Exception {
+        return Waiter.call(() -> {
+            mutex.lock();
+            boolean told = mutex.ownerDied();
+            mutex.unlock();
+            return told;
+        }).awaitAsleepOn(mutex.memory(), Layout.E_EVENTS);
+    }
+
+    /** Returns when a waiter is next in line. */
+    private void awaitHeir() throws Exception {
+        while (mutex.memory().get(JAVA_INT, Layout.E_HEIR) == 0) {
+            Thread.sleep(1);
+        }
+    }
+
     /** The lock can be had at once, and with or without the news of a death; the record is whole. */
     private void goesOn(boolean told) throws Exception {
         assertTrue(mutex.tryLock(10, TimeUnit.SECONDS), () -> mutex.toString());
@@ -216,19 +233,14 @@ class FailpointTest {
     /** The lock's holder is here, and so is another waiter. */
     @ParameterizedTest
     @ValueSource(strings = {"lock: registered", "lock: registered#2", "lock: asleep", "lock: asleep#2", "lock: heir",
-        "leave: registered"})
+        "leave: resigned", "leave: registered"})
     void inWaiting(String step) throws Exception {
         open();
         mutex.lock();
         try (LockPeer victim = victim(step)) {
             dies(victim, openStep(), "try m 20");
         }
-        Waiter<Boolean> other = Waiter.call(() -> {
-            mutex.lock();
-            boolean told = mutex.ownerDied();
-            mutex.unlock();
-            return told;
-        }).awaitAsleepOn(mutex.memory(), 4);
+        Waiter<Boolean> other = waiter();
         mutex.unlock();
         assertFalse(other.result());
         goesOn(false);
@@ -244,14 +256,8 @@ class FailpointTest {
             victim.tell(openStep());
             victim.expect("opened");
             victim.tell("lock m");
-            awaitWaiter();
-            Thread.sleep(200); // it is the heir
-            Waiter<Boolean> other = Waiter.call(() -> {
-                mutex.lock();
-                boolean told = mutex.ownerDied();
-                mutex.unlock();
-                return told;
-            }).awaitAsleepOn(mutex.memory(), 4);
+            awaitHeir();
+            Waiter<Boolean> other = waiter();
             mutex.unlock();
             victim.awaitDeath();
             assertTrue(other.result());
@@ -269,13 +275,8 @@ class FailpointTest {
             victim.expect("opened");
             victim.tell("lock m");
             victim.expect("locked");
-            Waiter<Boolean> heir = Waiter.call(() -> {
-                mutex.lock();
-                boolean told = mutex.ownerDied();
-                mutex.unlock();
-                return told;
-            }).awaitAsleepOn(mutex.memory(), 4);
-            Thread.sleep(200); // it is the heir
+            Waiter<Boolean> heir = waiter();
+            awaitHeir();
             dies(victim, "unlock m");
             assertFalse(heir.result());
         }
@@ -354,12 +355,7 @@ class FailpointTest {
             victim.tell(openStep());
             victim.expect("opened");
             assertEquals("locked", holder.ask("lock m"));
-            Waiter<Boolean> waiter = Waiter.call(() -> {
-                mutex.lock();
-                boolean told = mutex.ownerDied();
-                mutex.unlock();
-                return told;
-            }).awaitAsleepOn(mutex.memory(), 4);
+            Waiter<Boolean> waiter = waiter();
             holder.kill();
             assertTrue(waiter.result());
             victim.kill();

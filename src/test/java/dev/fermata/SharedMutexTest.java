@@ -2,6 +2,7 @@
 package dev.fermata;
 
 import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import static java.nio.channels.FileChannel.MapMode.READ_WRITE;
 import static java.nio.file.StandardOpenOption.READ;
@@ -12,6 +13,7 @@ import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.fermata.internal.Layout;
 import dev.fermata.testing.LockPath;
 import dev.fermata.testing.Waiter;
 import java.lang.foreign.Arena;
@@ -317,7 +319,9 @@ class SharedMutexTest {
             return fence;
         });
         waiter.awaitAsleepOn(mutex.memory(), 4);
-        Thread.sleep(20); // the waiter looks again after 1 ms and is the heir
+        while (mutex.memory().get(JAVA_INT, Layout.E_HEIR) == 0) {
+            Thread.sleep(1); // it looks again after 1 ms and is the heir then
+        }
         long before = mutex.fence();
         mutex.unlock();
         assertFalse(mutex.tryLock() && mutex.fence() == before + 1, "the heir was passed over");
