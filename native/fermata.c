@@ -23,7 +23,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { FERMATA_ABI = 1 };
+enum { FERMATA_ABI = 2 };
 
 #define FERMATA_NEVER INT64_MAX
 
@@ -122,18 +122,30 @@ EXPORT int fermata_futex_waitv(const uint64_t *words, const uint32_t *expected, 
     return result(syscall(SYS_futex_waitv, waiters, n, 0, deadline_at(deadline, &ts), CLOCK_MONOTONIC));
 }
 
-// The wait of a guardian: like fermata_futex_waitv, but one that was woken wakes all others before it returns. Its JVM
-// may be in a pause and take long to come back; the kernel wakes only one guardian for a death.
+// A wait beside lifelines, which are all words but the first: like fermata_futex_waitv, but one that was woken wakes all
+// others on them before it returns. Its JVM may be in a pause and take long to come back; the kernel wakes only one for
+// a death.
 EXPORT int fermata_guard(const uint64_t *words, const uint32_t *expected, int n, int64_t deadline)
 {
     int woken = fermata_futex_waitv(words, expected, n, deadline);
     if (woken < 0)
         return woken;
-    fermata_futex_wake((const void *) (uintptr_t) words[woken], INT_MAX);
-    // Two words may have been woken, and only one index is told.
-    for (int i = 0; i < n; i++) {
-        if (i != woken)
-            fermata_futex_wake((const void *) (uintptr_t) words[i], INT_MAX);
+    if (woken > 0)
+        fermata_futex_wake((const void *) (uintptr_t) words[woken], INT_MAX);
+    // Two words may have been woken, and only one index is told. Whoever was woken by a death finds another value there;
+    // one call asks for all of them, while the woken may be many and the processor wanted.
+    uint64_t other_words[WAITV_MAX];
+    uint32_t other_expected[WAITV_MAX];
+    int others = 0;
+    for (int i = 1; i < n; i++) {
+        if (i != woken) {
+            other_words[others] = words[i];
+            other_expected[others++] = expected[i];
+        }
+    }
+    if (others > 0 && fermata_futex_waitv(other_words, other_expected, others, 0) != -ETIMEDOUT) {
+        for (int i = 0; i < others; i++)
+            fermata_futex_wake((const void *) (uintptr_t) other_words[i], INT_MAX);
     }
     return woken;
 }

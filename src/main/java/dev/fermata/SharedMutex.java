@@ -7,6 +7,7 @@ import dev.fermata.internal.Failpoint;
 import dev.fermata.internal.Futex;
 import dev.fermata.internal.Interruption;
 import dev.fermata.internal.Layout;
+import dev.fermata.internal.Lifeline;
 import dev.fermata.internal.Spin;
 import dev.fermata.internal.Word;
 import java.lang.System.Logger.Level;
@@ -152,10 +153,7 @@ public final class SharedMutex implements Lock {
         try {
             if (!take(taker) && !reenter(taker)) {
                 attachment.check();
-                Outcome outcome;
-                do {
-                    outcome = look(taker, false, false);
-                } while (outcome == Outcome.AGAIN);
+                Outcome outcome = lookUntilClear(taker, false, false);
                 if (outcome == Outcome.REFUSED) {
                     throw refused();
                 }
@@ -290,6 +288,14 @@ public final class SharedMutex implements Lock {
         TAKEN, REFUSED, WAIT, AGAIN
     }
 
+    private Outcome lookUntilClear(Object taker, boolean isHeir, boolean recovering) {
+        Outcome outcome;
+        do {
+            outcome = look(taker, isHeir, recovering);
+        } while (outcome == Outcome.AGAIN);
+        return outcome;
+    }
+
     /** One look at the owner word, and what can be done about it. */
     private Outcome look(Object taker, boolean isHeir, boolean recovering) {
         int id = attachment.id;
@@ -305,7 +311,7 @@ public final class SharedMutex implements Lock {
             if (strict && !recovering) {
                 return Outcome.REFUSED;
             }
-            String who = lastOwner();
+            long stamp = Word.loadLong(entry, Layout.E_HOLDER);
             if (!Word.cas(entry, Layout.E_OWNER, Layout.ABANDONED, id)) {
                 return Outcome.AGAIN;
             }
@@ -314,8 +320,7 @@ public final class SharedMutex implements Lock {
             Word.storePlain(entry, Layout.E_RECOVERED, Word.loadPlain(entry, Layout.E_RECOVERED) + 1);
             Failpoint.after("lock: told");
             if (handler == null && !recovering) {
-                LOG.log(Level.WARNING, "the last owner of lock \"{0}\" of {1} died with it: {2}", name,
-                        attachment.path(), who);
+                attachment.leave(() -> warnOfDeath(stamp));
             }
             return Outcome.TAKEN;
         }
@@ -345,12 +350,17 @@ public final class SharedMutex implements Lock {
         attachment.enter(number);
         boolean isHeir = false;
         boolean slept = false;
+        boolean rehearsed = false;
         boolean taken = false;
         try {
             Outcome outcome;
             Stuck stuck = new Stuck(begin);
             while (true) {
                 attachment.check();
+                outcome = lookUntilClear(taker, isHeir, recovering);
+                if (outcome != Outcome.WAIT) {
+                    break;
+                }
                 if (!isHeir && slept && System.nanoTime() - begin >= PATIENCE) {
                     isHeir = Word.cas(entry, Layout.E_HEIR, 0, attachment.participant);
                     Failpoint.after("lock: heir");
@@ -358,9 +368,7 @@ public final class SharedMutex implements Lock {
                 int e = register();
                 Failpoint.after("lock: registered");
                 boolean fenced = attachment.barrier();
-                do {
-                    outcome = look(taker, isHeir, recovering);
-                } while (outcome == Outcome.AGAIN);
+                outcome = lookUntilClear(taker, isHeir, recovering);
                 if (outcome != Outcome.WAIT) {
                     break;
                 }
@@ -371,7 +379,12 @@ public final class SharedMutex implements Lock {
                     break;
                 }
                 stuck.look();
-                sleep(e, deadline, interruptibly, slept && fenced ? LOOK_AGAIN : PATIENCE);
+                if (slept && !rehearsed) {
+                    rehearsed = true;
+                    rehearse(taker);
+                    continue;
+                }
+                sleep(e, deadline, interruptibly, slept && fenced);
                 slept = true;
             }
             if (outcome == Outcome.TAKEN) {
@@ -410,11 +423,22 @@ public final class SharedMutex implements Lock {
         }
     }
 
-    private void sleep(int e, long deadline, boolean interruptibly, long atMost) {
+    /** Before a sleep that may end by a death, what is to be done then, so that it is loaded, linked and at hand. */
+    private void rehearse(Object taker) {
+        attachment.repair(offset);
+        if (taker instanceof Thread thread) {
+            attachment.introduce(thread);
+        }
+    }
+
+    /** Sleeps; where it may take long, beside the owner's lifeline, so that its death needs no guardian's help. */
+    private void sleep(int e, long deadline, boolean interruptibly, boolean patiently) {
         Failpoint.after("lock: asleep");
-        long until = Deadline.earlier(deadline, atMost);
-        Futex.Result result = interruptibly
-                ? Interruption.await(Futex.SYSTEM, events, e, until) : Futex.SYSTEM.wait(events, e, until);
+        long until = Deadline.earlier(deadline, patiently ? LOOK_AGAIN : PATIENCE);
+        Lifeline owner = patiently ? attachment.lifelineOf(Word.loadRelaxed(entry, Layout.E_OWNER)) : null;
+        Futex.Result result = interruptibly ? Interruption.await(Futex.SYSTEM, events, e, owner, until)
+                : owner == null ? Futex.SYSTEM.wait(events, e, until)
+                : Futex.SYSTEM.guard(new Word[] {events, owner.word()}, new int[] {e, owner.alive()}, until);
         switch (result) {
             case FAULT -> throw attachment.damaged(events.lost());
             case INVALID, UNSUPPORTED -> throw new AssertionError("the kernel refused to wait on " + this);
@@ -550,12 +574,21 @@ public final class SharedMutex implements Lock {
         return ownerDied;
     }
 
-    private OwnerDiedException refused() {
-        return new OwnerDiedException(name, lastOwner());
+    private void warnOfDeath(long stamp) {
+        String who;
+        try {
+            who = describe(stamp);
+        } catch (IllegalStateException closedMeanwhile) {
+            who = "unknown, as the file is closed";
+        }
+        LOG.log(Level.WARNING, "the last owner of lock \"{0}\" of {1} died with it: {2}", name, attachment.path(), who);
     }
 
-    private String lastOwner() {
-        long stamp = Word.loadLong(entry, Layout.E_HOLDER);
+    private OwnerDiedException refused() {
+        return new OwnerDiedException(name, describe(Word.loadLong(entry, Layout.E_HOLDER)));
+    }
+
+    private String describe(long stamp) {
         return attachment.isValidId((int) (stamp >>> 32))
                 ? attachment.describe((int) (stamp >>> 32), stamp & 0xffff_ffffL) : "unknown";
     }

@@ -258,6 +258,16 @@ class RecoveryTest {
     }
 
     @Test
+    void aWaiterSleepsBesideTheLifelineOfTheOwner() throws Exception {
+        try (LockPeer holder = LockPeer.start(place.file())) {
+            holder.ask("lock m");
+            Waiter<String> waiter = lockAndUnlock().awaitAsleepOnSeveral();
+            holder.kill();
+            assertEquals("told", waiter.result());
+        }
+    }
+
+    @Test
     void aDeadWaiterTakesNoWakeWithIt() throws Exception {
         mutex.lock();
         try (LockPeer victim = LockPeer.start(place.file());

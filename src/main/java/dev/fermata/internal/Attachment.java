@@ -380,6 +380,22 @@ public final class Attachment {
         return age > 0 || Layout.isDied(cell);
     }
 
+    /**
+     * The lifeline, for waiters, of an owner or of whom a lock is reserved for; {@code null} unless that is another
+     * process, alive.
+     */
+    public Lifeline lifelineOf(int owner) {
+        int id = Layout.isReserved(owner) ? Layout.reservedFor(owner) : owner;
+        if (id == participant || !isValidId(id)) {
+            return null;
+        }
+        long cell = participants.cell(Layout.slot(id));
+        Word copy = participants.lifelineCopy(Layout.slot(id));
+        boolean alive = Layout.age(id, cell) == 0 && Layout.lifeline(cell) != 0 && !Layout.isDied(cell)
+                && copy.loadRelaxed() == Layout.lifeline(cell);
+        return alive ? new Lifeline(copy, Layout.lifeline(cell)) : null;
+    }
+
     /** Repairs the lock of one entry; whether anything was changed. */
     public boolean repair(long entry) {
         long[] cells = participants.scan();
@@ -438,6 +454,11 @@ public final class Attachment {
     public String describe(int owner, long thread) {
         int slot = Layout.slot(owner);
         return participants.describe(owner) + ", " + participants.describeThread(slot, thread);
+    }
+
+    /** Has another thread do what would hold up the caller, who may hold a lock: to write a log, for one. */
+    public void leave(Runnable note) {
+        guardian.leave(note);
     }
 
     // ---- for the guardian ----

@@ -47,6 +47,12 @@ public interface Futex {
     Result waitAny(Word[] words, int[] expected, long deadline);
 
     /**
+     * {@link #waitAny} beside lifelines, which are all words but the first. For a death the kernel wakes one sleeper; that
+     * one wakes all others on them before it returns.
+     */
+    Result guard(Word[] words, int[] expected, long deadline);
+
+    /**
      * Wakes at most {@code count} sleepers and returns how many there were.
      *
      * @throws DamagedMappingException if the page is gone
@@ -101,13 +107,26 @@ public interface Futex {
 
         @Override
         public Result waitAny(Word[] words, int[] expected, long deadline) {
+            return several(calls::futexWaitAny, words, expected, deadline);
+        }
+
+        @Override
+        public Result guard(Word[] words, int[] expected, long deadline) {
+            return several(calls::guard, words, expected, deadline);
+        }
+
+        private interface Several {
+            int wait(MemorySegment addresses, MemorySegment expected, int n, long deadline);
+        }
+
+        private static Result several(Several wait, Word[] words, int[] expected, long deadline) {
             try (Arena arena = Arena.ofConfined()) {
                 MemorySegment addresses = arena.allocate(JAVA_LONG, words.length);
                 for (int i = 0; i < words.length; i++) {
                     addresses.setAtIndex(JAVA_LONG, i, words[i].segment().address());
                 }
                 MemorySegment values = arena.allocateFrom(JAVA_INT, expected);
-                return result(calls.futexWaitAny(addresses, values, words.length, deadline));
+                return result(wait.wait(addresses, values, words.length, deadline));
             }
         }
 

@@ -14,6 +14,8 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayDeque;
+import java.util.Queue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
@@ -53,6 +55,7 @@ final class Guardian {
     private final Thread hook;
     private volatile boolean closing;
     private volatile boolean exiting;
+    private final Queue<Runnable> notes = new ArrayDeque<>(); // under its own monitor
 
     // Of the guardian's thread, from here on.
     private Attachment attachment;
@@ -100,6 +103,7 @@ final class Guardian {
             }
         }
         ended.countDown();
+        attend();
     }
 
     // ---- opening ----
@@ -380,7 +384,9 @@ final class Guardian {
         }
         page.pointAt(participants.lifelineAddress(s));
         Failpoint.after("attach: list set");
-        long mine = Layout.cell(Layout.generation(free), POSIX.threadId() | Layout.WAITERS);
+        int lifeline = POSIX.threadId() | Layout.WAITERS;
+        participants.lifelineCopy(s).storeRelaxed(lifeline);
+        long mine = Layout.cell(Layout.generation(free), lifeline);
         if (!participants.cas(s, free, mine)) {
             page.empty();
             return false;
@@ -428,6 +434,7 @@ final class Guardian {
     /** One round; whether the participant is detached now. Nothing may end the thread before. */
     private boolean watch() {
         try {
+            attend();
             if (closing && detach()) {
                 return true;
             }
@@ -592,8 +599,11 @@ final class Guardian {
         if (closing) {
             return;
         }
-        Futex.Result result = Futex.SystemFutex.result(
-                CALLS.guard(addresses, expected, n, System.nanoTime() + Math.max(nanos, 0)));
+        int woken = CALLS.guard(addresses, expected, n, System.nanoTime() + Math.max(nanos, 0));
+        Futex.Result result = Futex.SystemFutex.result(woken);
+        if (woken > 0) {
+            Attachment.sleep(1); // who waits for the dead knows as well, and is to have the processor first
+        }
         if (result == Futex.Result.FAULT) {
             throw Directory.damaged("the page of a lifeline is gone", "a whole file");
         }
@@ -646,6 +656,29 @@ final class Guardian {
     private void call() {
         page.control().storeRelaxed(1);
         FUTEX.wake(page.control(), Futex.ALL);
+    }
+
+    /** Has the guardian do, within a second, what would hold up the caller. */
+    void leave(Runnable note) {
+        synchronized (notes) {
+            notes.add(note);
+        }
+        if (ended.getCount() == 0) {
+            attend();
+        }
+    }
+
+    /** Does what was left to it. */
+    private void attend() {
+        for (Runnable note = next(); note != null; note = next()) {
+            note.run();
+        }
+    }
+
+    private Runnable next() {
+        synchronized (notes) {
+            return notes.poll();
+        }
     }
 
     private boolean detach() {

@@ -27,14 +27,21 @@ public final class Interruption extends AbstractSelector {
         super(null);
     }
 
-    /** {@link Futex#wait} that an interrupt of the calling thread ends, before or in it. */
-    public static Futex.Result await(Futex futex, Word word, int expected, long deadline) {
+    /**
+     * {@link Futex#wait} that an interrupt of the calling thread ends, before or in it.
+     *
+     * @param lifeline that of the lock's owner, waited on as {@link Futex#guard} does, or {@code null}
+     */
+    public static Futex.Result await(Futex futex, Word word, int expected, Lifeline lifeline, long deadline) {
         Interruption free = FREE.poll();
         Interruption interruption = free != null ? free : new Interruption();
         interruption.word.swap(0);
         interruption.begin();
         try {
-            return futex.waitAny(new Word[] {word, interruption.word}, new int[] {expected, 0}, deadline);
+            return lifeline == null
+                    ? futex.waitAny(new Word[] {word, interruption.word}, new int[] {expected, 0}, deadline)
+                    : futex.guard(new Word[] {word, interruption.word, lifeline.word()},
+                            new int[] {expected, 0, lifeline.alive()}, deadline);
         } finally {
             interruption.end();
             FREE.add(interruption);

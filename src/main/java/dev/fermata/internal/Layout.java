@@ -58,6 +58,8 @@ public final class Layout {
     public static final int PARTICIPANT = 2048;
     /** 64 bits: lifeline in the low half, generation in the high one. Its first byte is the slot's byte lock. */
     public static final int P_CELL = 0;
+    /** What the lifeline was when the slot was claimed; the kernel marks it right after the lifeline. Waiters watch it. */
+    public static final int P_LIFELINE_COPY = 8;
     public static final int P_INFO = 64;
     public static final int P_GENERATION = 64; // of the rest of the line; stored last
     public static final int P_PID = 68;

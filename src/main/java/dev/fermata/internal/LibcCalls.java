@@ -138,7 +138,7 @@ final class LibcCalls implements NativeCalls {
     @Override
     public int guard(MemorySegment addresses, MemorySegment expected, int n, long deadline) {
         int woken = futexWaitAny(addresses, expected, n, deadline);
-        for (int i = 0; woken >= 0 && i < n; i++) {
+        for (int i = 1; woken >= 0 && i < n; i++) {
             futexWake(addresses.getAtIndex(JAVA_LONG, i), Integer.MAX_VALUE);
         }
         return woken;

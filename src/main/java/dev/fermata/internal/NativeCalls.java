@@ -30,7 +30,7 @@ public interface NativeCalls {
     /** Sleeps while all {@code n} words hold their values; the index of one that was woken. */
     int futexWaitAny(MemorySegment addresses, MemorySegment expected, int n, long deadline);
 
-    /** Like {@link #futexWaitAny}; one that was woken wakes all others on these words before it returns. */
+    /** Like {@link #futexWaitAny}; one that was woken wakes all others on all words but the first before it returns. */
     int guard(MemorySegment addresses, MemorySegment expected, int n, long deadline);
 
     /** Makes this process a target of {@link #membarrier}. */

@@ -53,6 +53,11 @@ public final class Participants {
         return cells;
     }
 
+    /** The copy of a lifeline: the kernel wakes one sleeper on each, and so a waiter as soon as a guardian. */
+    Word lifelineCopy(int slot) {
+        return Word.at(memory, header.participant(slot) + Layout.P_LIFELINE_COPY);
+    }
+
     /** The address of a lifeline, for the kernel: the low half of the cell. */
     long lifelineAddress(int slot) {
         return memory.address() + header.cell(slot);

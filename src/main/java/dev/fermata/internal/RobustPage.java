@@ -5,8 +5,8 @@ import java.lang.foreign.MemorySegment;
 import java.util.concurrent.ConcurrentLinkedQueue;
 
 /**
- * The robust list of a guardian, one node long, and the guardian's control word, in a page of their own. When the thread
- * ends, the kernel walks the list and marks the lifeline that the node stands for.
+ * The robust list of a guardian, of two nodes, and the guardian's control word, in a page of their own. When the thread
+ * ends, the kernel walks the list and marks the words that the nodes stand for: the lifeline, then its copy.
  *
  * <p>The page is mapped shared, though nobody shares it: private memory is taken from a dying process by the kernel's
  * out-of-memory reaper before its lists are walked. It is never unmapped, but used again.
@@ -18,6 +18,7 @@ final class RobustPage {
     private static final long FUTEX_OFFSET = 8;
     private static final long PENDING = 16;
     private static final long NODE = 64;
+    private static final long SECOND_NODE = NODE + Layout.P_LIFELINE_COPY; // as far apart as what they stand for
     private static final long CONTROL = 128;
 
     private static final ConcurrentLinkedQueue<RobustPage> FREE = new ConcurrentLinkedQueue<>();
@@ -47,10 +48,11 @@ final class RobustPage {
         return NativeCalls.SYSTEM.robustList(page.asSlice(HEAD, 24));
     }
 
-    /** From now on the end of the thread marks the word at that address. */
+    /** From now on the end of the thread marks the lifeline at that address, and its copy. */
     void pointAt(long lifeline) {
         Word.storeLong(page, FUTEX_OFFSET, lifeline - (page.address() + NODE));
-        Word.storeLong(page, NODE, page.address() + HEAD);
+        Word.storeLong(page, NODE, page.address() + SECOND_NODE);
+        Word.storeLong(page, SECOND_NODE, page.address() + HEAD);
         Word.storeLongRelease(page, HEAD, page.address() + NODE);
     }
 

@@ -14,7 +14,7 @@ import java.lang.invoke.MethodHandle;
 /** The calls through the C shim, {@code native/fermata.c}. */
 final class ShimCalls implements NativeCalls {
     /** Equal to {@code FERMATA_ABI} in the shim. */
-    private static final int ABI = 1;
+    private static final int ABI = 2;
 
     private final String origin;
     private final MethodHandle futexWait;

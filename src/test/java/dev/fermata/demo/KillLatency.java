@@ -8,6 +8,7 @@ import dev.fermata.testing.LockPath;
 import dev.fermata.testing.LockPeer;
 import dev.fermata.testing.Waiter;
 import java.util.Arrays;
+import java.util.List;
 import java.util.concurrent.Callable;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
@@ -32,27 +33,38 @@ public final class KillLatency implements Callable<Integer> {
     @Option(names = "--reap", description = "The memory of the dying is taken from them at once.")
     private boolean reap;
 
+    @Option(names = "--apart", description = "The holders on one processor, the waiter on another.")
+    private boolean apart;
+
     public static void main(String[] args) {
         System.exit(new CommandLine(new KillLatency()).execute(args));
     }
 
     @Override
     public Integer call() throws Exception {
+        if (apart) {
+            run("taskset", "-a", "-c", "-p", "1", Long.toString(ProcessHandle.current().pid()));
+        }
+        List<String> on = apart ? List.of("taskset", "-c", "0") : List.of();
         long[] nanos = new long[deaths];
         int told = 0;
         try (LockPath place = LockPath.create()) {
             LockFile.Builder builder = LockFile.builder(place.file()).capacity(locks + 16);
             try (LockFile file = (symmetric ? builder.symmetric() : builder).open();
-                    LockPeer bystander = LockPeer.start(place.file())) {
+                    LockPeer bystander = LockPeer.startUnder(on, place.file())) {
                 for (int i = 0; i < locks; i++) {
                     file.mutex("lock " + i);
                 }
                 SharedMutex mutex = file.mutex("m", LockPeer.RECORD);
                 if (stopped) {
-                    new ProcessBuilder("kill", "-STOP", Long.toString(bystander.pid())).start().waitFor();
+                    run("kill", "-STOP", Long.toString(bystander.pid()));
+                }
+                for (int i = 0; i < 20_000; i++) { // in use, as locks are before somebody dies with them
+                    mutex.lock();
+                    mutex.unlock();
                 }
                 for (int i = 0; i < deaths; i++) {
-                    try (LockPeer holder = LockPeer.start(place.file())) {
+                    try (LockPeer holder = LockPeer.startUnder(on, place.file())) {
                         if (!holder.ask("lock m").equals("locked")) {
                             throw new AssertionError("the lock was not free");
                         }
@@ -80,5 +92,11 @@ public final class KillLatency implements Callable<Integer> {
                 told == deaths ? "PASS" : "FAIL", deaths, told, nanos[deaths / 2] / 1e6,
                 nanos[deaths * 99 / 100] / 1e6, nanos[deaths - 1] / 1e6);
         return told == deaths ? CommandLine.ExitCode.OK : CommandLine.ExitCode.SOFTWARE;
+    }
+
+    private static void run(String... command) throws Exception {
+        if (new ProcessBuilder(command).redirectOutput(ProcessBuilder.Redirect.DISCARD).start().waitFor() != 0) {
+            throw new AssertionError(String.join(" ", command) + " failed");
+        }
     }
 }

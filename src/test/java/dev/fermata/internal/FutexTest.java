@@ -322,50 +322,51 @@ class FutexTest {
     }
 
     @Test
-    void aGuardianThatIsWokenWakesAllOthers() throws Exception {
+    void aGuardThatIsWokenWakesAllOthersOnEveryWordButItsFirst() throws Exception {
+        Word[] words = words(3);
+        List<Waiter<Result>> guards = new ArrayList<>();
+        for (int i = 0; i < 3; i++) {
+            guards.add(Waiter.call(() -> futex.guard(words, new int[3], Deadline.NEVER)));
+            guards.getLast().awaitAsleepOnSeveral();
+        }
+        List<Waiter<Result>> beside = new ArrayList<>();
+        for (Word each : words) {
+            beside.add(Waiter.call(() -> futex.wait(each, 0, Deadline.NEVER)));
+            beside.getLast().awaitAsleepOn(each.segment(), 0);
+        }
+        words[2].storeRelaxed(1); // as if that one had died, too
+        assertEquals(1, futex.wake(words[1], 1)); // the kernel takes the one who came first
+        for (Waiter<Result> guard : guards) {
+            assertEquals(Result.WOKEN, guard.result());
+        }
+        assertEquals(Result.WOKEN, beside.get(1).result());
+        assertEquals(Result.WOKEN, beside.get(2).result());
+        assertFalse(beside.get(0).isDone());
+        assertEquals(1, futex.wake(words[0], Futex.ALL));
+        beside.get(0).result();
+    }
+
+    @Test
+    void aGuardThatIsWokenByItsFirstWordPassesOnWhatItMayHaveTakenFromTheOthers() throws Exception {
+        Word[] words = words(2);
+        Waiter<Result> guard = Waiter.call(() -> futex.guard(words, new int[2], Deadline.NEVER));
+        guard.awaitAsleepOnSeveral();
+        Waiter<Result> beside = Waiter.call(() -> futex.wait(words[1], 0, Deadline.NEVER));
+        beside.awaitAsleepOn(words[1].segment(), 0);
+        words[1].storeRelaxed(1);
+        assertEquals(1, futex.wake(words[0], 1));
+        assertEquals(Result.WOKEN, guard.result());
+        assertEquals(Result.WOKEN, beside.result());
+    }
+
+    @Test
+    void aGuardThatIsNotWokenWakesNobody() throws Exception {
         try (Arena arena = Arena.ofShared()) {
             MemorySegment addresses = arena.allocateFrom(ValueLayout.JAVA_LONG,
                     file.segment().address(), file.segment().address() + OFFSET);
             MemorySegment values = arena.allocateFrom(ValueLayout.JAVA_INT, 0, 0);
-            List<Waiter<Integer>> guardians = new ArrayList<>();
-            for (int i = 0; i < 3; i++) {
-                guardians.add(Waiter.call(() -> calls.guard(addresses, values, 2, Deadline.NEVER)));
-                guardians.getLast().awaitAsleepOnSeveral();
-            }
-            Word first = Word.at(file.segment(), 0);
-            Waiter<Result> besideTheFirst = Waiter.call(() -> futex.wait(first, 0, Deadline.NEVER));
-            besideTheFirst.awaitAsleepOn(file.segment(), 0);
-            Waiter<Result> besideTheSecond = asleep(0, Deadline.NEVER);
-            assertEquals(1, futex.wake(first, 1)); // the kernel takes the one who came first
-            for (Waiter<Integer> guardian : guardians) {
-                assertTrue(guardian.result() >= 0);
-            }
-            assertEquals(Result.WOKEN, besideTheFirst.result());
-            assertEquals(Result.WOKEN, besideTheSecond.result());
-        }
-    }
-
-    @Test
-    void aGuardianThatIsWokenWakesThoseWhoSleepOnTheSameWordToo() throws Exception {
-        try (Arena arena = Arena.ofShared()) {
-            MemorySegment addresses = arena.allocateFrom(ValueLayout.JAVA_LONG, file.segment().address() + OFFSET);
-            MemorySegment values = arena.allocateFrom(ValueLayout.JAVA_INT, 0);
-            Waiter<Integer> guardian = Waiter.call(() -> calls.guard(addresses, values, 1, Deadline.NEVER));
-            guardian.awaitAsleepOnSeveral();
             Waiter<Result> beside = asleep(0, Deadline.NEVER);
-            assertEquals(1, futex.wake(word, 1)); // the kernel takes the one who came first
-            assertEquals(0, guardian.result());
-            assertEquals(Result.WOKEN, beside.result());
-        }
-    }
-
-    @Test
-    void aGuardianThatIsNotWokenWakesNobody() throws Exception {
-        try (Arena arena = Arena.ofShared()) {
-            MemorySegment addresses = arena.allocateFrom(ValueLayout.JAVA_LONG, file.segment().address() + OFFSET);
-            MemorySegment values = arena.allocateFrom(ValueLayout.JAVA_INT, 0);
-            Waiter<Result> beside = asleep(0, Deadline.NEVER);
-            assertEquals(-110, calls.guard(addresses, values, 1, FIRST_SECOND_OF_THE_CLOCK));
+            assertEquals(-110, calls.guard(addresses, values, 2, FIRST_SECOND_OF_THE_CLOCK));
             assertFalse(beside.isDone());
             assertEquals(1, futex.wake(word, Futex.ALL));
             beside.result();

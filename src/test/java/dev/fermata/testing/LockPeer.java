@@ -32,7 +32,12 @@ public final class LockPeer implements AutoCloseable {
 
     /** Starts one, with further options of its JVM, and opens the file. */
     public static LockPeer start(Path file, String... options) throws IOException {
-        LockPeer peer = launch(options);
+        return startUnder(List.of(), file, options);
+    }
+
+    /** Starts one through another program, and opens the file. */
+    public static LockPeer startUnder(List<String> program, Path file, String... options) throws IOException {
+        LockPeer peer = launchUnder(program, options);
         peer.tell("open " + file);
         peer.expect("opened");
         return peer;

@@ -45,10 +45,11 @@ public final class Waiter<T> {
         return tid;
     }
 
-    /** Returns when the thread sleeps in the futex of the word at that place; fails if it ends instead. */
+    /** Returns when the thread sleeps in the futex of the word at that place, or in several; fails if it ends instead. */
     public Waiter<T> awaitAsleepOn(MemorySegment segment, long offset) throws Exception {
         long address = segment.address() + offset;
-        return awaitAsleep(() -> Kernel.isAsleepOn(ProcessHandle.current().pid(), tid, address));
+        long pid = ProcessHandle.current().pid();
+        return awaitAsleep(() -> Kernel.isAsleepOn(pid, tid, address) || Kernel.isAsleepOnSeveral(pid, tid));
     }
 
     /** Returns when the thread sleeps on several futexes; fails if it ends instead. */

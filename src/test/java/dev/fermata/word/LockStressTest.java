@@ -269,6 +269,11 @@ class LockStressTest {
             }
 
             @Override
+            public Result guard(Word[] words, int[] expected, long deadline) {
+                return SYSTEM.guard(words, expected, deadline);
+            }
+
+            @Override
             public int wake(Word word, int count) {
                 wakes.incrementAndGet();
                 int n = SYSTEM.wake(word, count);
