@@ -6,19 +6,20 @@
 // events  eventcount and futex word: bit 0 = somebody may be asleep, the rest an epoch
 // slept   somebody has slept here; set before the waiter registers in events, NEVER cleared while anybody is attached
 // heir    0, or the id of a waiter that is owed the lock; set by that waiter, cleared by the same thread or by recovery
+// handed  changes with each hand-over; a futex word on which only the heir sleeps, beside events
 //
 // lock    CAS owner FREE->me
 // wait    1  once, after 1 ms: CAS heir 0->me
-//         2  slept := 1; events |= bit 0, remember e (a full fence)
+//         2  the heir: remember handed. slept := 1; events |= bit 0, remember e (a full fence)
 //         3  process-wide barrier
 //         4  CAS owner FREE->me, or ABANDONED->me (told), or RESERVED|me->me if this thread is the heir; a dead owner or
 //            a reservation that nobody waits for may be repaired here, then again from 1
-//         5  futex-wait(events, e); again from 1.   Got the lock while heir: CAS heir me->0
+//         5  futex-wait(events, e), the heir on (handed, n) as well; again from 1.   Got the lock while heir: CAS heir me->0
 // leave   without the lock: if heir, CAS heir me->0, then CAS owner RESERVED|me->FREE; then the baton: events |= bit 0,
 //         barrier, owner not held -> next epoch, wake one
 // unlock  load heir. None (or a hand-over less than 1 ms ago): store owner := FREE; look at events; bit 0 -> CAS to the
-//         next epoch, wake one. Some h: exchange owner := RESERVED|h; load heir again, no longer h -> CAS RESERVED|h->FREE;
-//         next epoch, wake all
+//         next epoch, wake one. Some h: exchange owner := RESERVED|h; load heir again, no longer h -> CAS RESERVED|h->FREE,
+//         done: look at events as above. Else change handed, wake those who sleep on it
 // recover read which lifelines are dead; barrier; dead heir -> CAS to 0; then dead owner -> CAS to ABANDONED, or a
 //         reservation of a dead one, or of one that is not the heir -> CAS to FREE; slept -> next epoch, wake all.
 //         Every sweep does this with every entry, repaired by itself or not.
@@ -74,7 +75,10 @@
 //   CANCELBLIND   an heir that leaves does not look at owner
 //   CANCELORDER   ... or looks at owner first, then clears heir
 //   NOCLEAR       an heir that got the lock another way leaves heir set
-//   WAKEONE       a hand-over wakes one
+//   WAKEONE       a hand-over wakes one of those who sleep on events
+//   NOSTAMP       ... or wakes the heir, but leaves handed as it is
+//   STAMPFIRST    ... or changes handed before the reservation
+//   REVOKEQUIET   who has taken a reservation back wakes nobody
 //   IGNOREHEIR    (BOUND) unlock never hands over
 //   NORECOVER     recovery wakes only
 //   RECORDER      recovery looks at owner first, then clears a dead heir
@@ -98,6 +102,9 @@
 // verify: full  fail -DT=2 -DCANCELORDER
 // verify: full  fail -DT=2 -DNOCLEAR
 // verify: full  fail -DT=3 -DDEATHS=0 -DWAKEONE
+// verify: quick fail -DT=2 -DDEATHS=0 -DNOSTAMP
+// verify: full  fail -DT=2 -DDEATHS=0 -DSTAMPFIRST
+// verify: full  fail -DT=3 -DDEATHS=0 -DREVOKEQUIET
 // verify: full  fail -DT=2 -DROUNDS=3 -DDEATHS=0 -DBOUND -DIGNOREHEIR
 // verify: full  fail -DT=2 -DNORECOVER
 // verify: full  fail -DT=2 -DRECORDER
@@ -169,6 +176,7 @@ byte heir = 0;
 byte stored[T];                 // a thread's plain store to owner that is still in its store buffer; 0 = none
 bool sleptStored[T];            // the same for its store to slept (only where no full fence follows at once)
 bool asleep[T];                 // queued on the futex of events
+byte stamp[T];                  // handed, as an heir sees it: 0 no heir, 1 as remembered, 2 changed since
 bool finished[T];
 byte died = 0;                  // lifelines the kernel has marked, a bit for each process
 byte stopped = 0;               // of these, the processes of which no thread will run another instruction
@@ -192,7 +200,7 @@ byte claimant = 255, passed = 0;  // the thread that is heir, and the acquisitio
 // No thread of a process in `died` runs on. What is in its store buffer still reaches memory.
 #define stop(t) \
    if :: died & BIT(t) -> \
-         asleep[t] = false; \
+         asleep[t] = false; stamp[t] = 0; \
          if :: inside[t] -> inside[t] = false; insiders--; owed = true :: else fi; \
          FORGET_CLAIM(t) \
       :: else fi
@@ -225,6 +233,8 @@ inline barrier() {
 #endif
 
 inline wakeAll() { d_step { k = 0; do :: k < T -> asleep[k] = false; k++ :: else -> break od; k = 0 } }
+inline changeHanded() { d_step { k = 0; do :: k < T -> if :: stamp[k] == 1 -> stamp[k] = 2 :: else fi; k++ :: else -> break od; k = 0 } }
+inline wakeHeir() { d_step { k = 0; do :: k < T -> if :: stamp[k] != 0 -> asleep[k] = false :: else fi; k++ :: else -> break od; k = 0 } }
 inline wakeOne() {
    atomic {
       if
@@ -337,6 +347,7 @@ waiting:
 #endif
    :: SET_SLEPT
    fi;
+   d_step { if :: isHeir -> stamp[me] = 1 :: else fi };
    d_step { events = events | REGISTER; e = events };
 #ifdef SLEPTLATE
    sleptStored[me] = true;
@@ -350,7 +361,7 @@ waiting:
       :: owner == ABANDONED -> entered(true)
 #ifdef STRICT
          if :: true :: isBroken = true fi
-      :: owner == ABANDONED -> e = 0; if :: isHeir -> goto resign :: else -> goto pass fi      // refused
+      :: owner == ABANDONED -> e = 0; stamp[me] = 0; if :: isHeir -> goto resign :: else -> goto pass fi      // refused
 #endif
       :: owner == (RESERVED | ID(me)) && isHeir -> entered(false)
       :: else ->
@@ -358,11 +369,11 @@ waiting:
          if
          :: goto sleep
 #ifndef NOHELP
-         :: FORLORN -> seen = REALLY_DEAD; e = 0; goto help
+         :: FORLORN -> seen = REALLY_DEAD; e = 0; stamp[me] = 0; goto help
 #endif
          fi
       fi;
-      drain(me); owner = ID(me); e = 0;
+      drain(me); owner = ID(me); e = 0; stamp[me] = 0;
       if :: isHeir -> goto acquired :: else -> goto unlock fi
    };
 
@@ -376,9 +387,13 @@ help:
 sleep:
    atomic {                     // futex-wait(events, e): compares and sleeps in one step; it is a full fence, too
       drain(me);
-      if :: events == e -> asleep[me] = true; e = 0 :: else -> e = 0; goto waiting fi
+      if :: events == e && stamp[me] != 2 -> asleep[me] = true; e = 0 :: else -> e = 0; stamp[me] = 0; goto waiting fi
    };
    atomic {
+      if
+      :: !asleep[me] -> skip :: asleep[me] && cancels < CANCELS -> skip
+      fi;
+      stamp[me] = 0;
       if
       :: !asleep[me] -> if :: goto waiting :: cancels < CANCELS -> cancels++ fi           // woken, or woken and cancelled
       :: asleep[me] && cancels < CANCELS -> asleep[me] = false; cancels++                 // timed out
@@ -442,22 +457,40 @@ unlock:
 look:
 #ifdef SYMMETRIC
 #ifndef NOFENCE
-      d_step { drain(me) };
+      atomic { drain(me) };
 #endif
 #endif
       atomic { if :: !(events & ASLEEP) -> goto next :: else fi };
       atomic { drain(me); if :: events & ASLEEP -> events = NEXT(events) :: else -> goto next fi };
       wakeOne()
-   :: d_step { h != 0 -> left(); RESERVE(RESERVED | h) };
+   :: d_step { h != 0 -> left();
+#ifdef STAMPFIRST
+      skip };
+      changeHanded();
+      d_step {
+#endif
+      RESERVE(RESERVED | h) };
 #ifndef NOREVOKE
       atomic { if :: heir == h -> goto tell :: else fi };
-      d_step { drain(me); if :: owner == (RESERVED | h) -> owner = FREE :: else fi };
+      atomic { drain(me); if :: owner == (RESERVED | h) -> owner = FREE :: else -> goto next fi };
+#ifdef REVOKEQUIET
+      goto next;
+#else
+      goto look;
 #endif
-tell: atomic { drain(me); events = NEXT(events) };
+#endif
+tell:
 #ifdef WAKEONE
+      atomic { drain(me); events = NEXT(events) };
       wakeOne()
 #else
-      wakeAll()
+      atomic { drain(me) };
+#ifndef NOSTAMP
+#ifndef STAMPFIRST
+      changeHanded();
+#endif
+#endif
+      wakeHeir()
 #endif
    fi;
 
@@ -467,7 +500,7 @@ next:
       if :: round < ROUNDS -> goto lock :: else -> drain(me); finished[me] = true; round = 0 fi
    }
    } unless { stopped & BIT(me) };
-   atomic { round = 0; e = 0; k = 0; h = 0; o = 0; seen = 0; isHeir = false }
+   atomic { round = 0; e = 0; k = 0; h = 0; o = 0; seen = 0; isHeir = false; stamp[me] = 0 }
 }
 
 // ---- survivors ----------------------------------------------------------------------------------------------------

@@ -50,10 +50,11 @@ import java.util.function.Consumer;
  * owner   1 FREE, 2 ABANDONED, a participant's id, or RESERVED | id: free, but only a thread of it that is heir may take it
  * events  an eventcount, on which waiters sleep: ASLEEP somebody may be asleep; SLEPT somebody has been; the rest an epoch
  * heir    0, or the id of a waiter that is owed the lock
+ * handed  the ms of the last hand-over, or somewhat more, as each changes it; only the heir sleeps on it, beside events
  *
  * lock    owner FREE -&gt; me. Else: spin a little; then register in events, barrier, look again, sleep on events
  * unlock  owner := FREE, a plain release; ASLEEP: next epoch, wake one. With an heir: owner := RESERVED | heir; the heir
- *         has gone: RESERVED -&gt; FREE; next epoch, wake all
+ *         has gone: RESERVED -&gt; FREE, and as before; else change handed, wake the heir
  * </pre>
  *
  * <p>A releaser does not fence its store against its look at events; the waiter pays for that, by a barrier on all
@@ -72,6 +73,7 @@ public final class SharedMutex implements Lock {
     private final Attachment attachment;
     private final MemorySegment entry;
     private final Word events;
+    private final Word handed;
     private final int number;
     private final long offset;
     private final String name;
@@ -93,6 +95,7 @@ public final class SharedMutex implements Lock {
         this.offset = attachment.entryOffset(number);
         this.entry = attachment.memory.asSlice(offset, Layout.ENTRY);
         this.events = entry.isReadOnly() ? null : Word.at(entry, Layout.E_EVENTS);
+        this.handed = entry.isReadOnly() ? null : Word.at(entry, Layout.E_HANDED);
         this.name = name;
         this.strict = (Layout.flags(attachment.kind(number)) & Layout.STRICT) != 0;
         this.stuckAfter = attachment.settings().stuckAfter();
@@ -357,16 +360,17 @@ public final class SharedMutex implements Lock {
             Stuck stuck = new Stuck(begin);
             while (true) {
                 attachment.check();
-                outcome = lookUntilClear(taker, isHeir, recovering);
-                if (outcome != Outcome.WAIT) {
-                    break;
-                }
                 if (!isHeir && slept && System.nanoTime() - begin >= PATIENCE) {
                     isHeir = Word.cas(entry, Layout.E_HEIR, 0, attachment.participant);
                     Failpoint.after("lock: heir");
                 }
+                int h = handed.loadAcquire(); // before the look
                 int e = register();
                 Failpoint.after("lock: registered");
+                outcome = lookUntilClear(taker, isHeir, recovering);
+                if (outcome != Outcome.WAIT) {
+                    break;
+                }
                 boolean fenced = attachment.barrier();
                 outcome = lookUntilClear(taker, isHeir, recovering);
                 if (outcome != Outcome.WAIT) {
@@ -384,7 +388,7 @@ public final class SharedMutex implements Lock {
                     rehearse(taker);
                     continue;
                 }
-                sleep(e, deadline, interruptibly, slept && fenced);
+                sleep(e, isHeir, h, deadline, interruptibly, slept && fenced);
                 slept = true;
             }
             if (outcome == Outcome.TAKEN) {
@@ -432,18 +436,35 @@ public final class SharedMutex implements Lock {
     }
 
     /** Sleeps; where it may take long, beside the owner's lifeline, so that its death needs no guardian's help. */
-    private void sleep(int e, long deadline, boolean interruptibly, boolean patiently) {
+    private void sleep(int e, boolean isHeir, int h, long deadline, boolean interruptibly, boolean patiently) {
         Failpoint.after("lock: asleep");
         long until = Deadline.earlier(deadline, patiently ? LOOK_AGAIN : PATIENCE);
         Lifeline owner = patiently ? attachment.lifelineOf(Word.loadRelaxed(entry, Layout.E_OWNER)) : null;
-        Futex.Result result = interruptibly ? Interruption.await(Futex.SYSTEM, events, e, owner, until)
-                : owner == null ? Futex.SYSTEM.wait(events, e, until)
-                : Futex.SYSTEM.guard(new Word[] {events, owner.word()}, new int[] {e, owner.alive()}, until);
+        Futex.Result result = interruptibly || isHeir || owner != null
+                ? sleepOnSeveral(e, isHeir, h, owner, interruptibly, until) : Futex.SYSTEM.wait(events, e, until);
         switch (result) {
             case FAULT -> throw attachment.damaged(events.lost());
             case INVALID, UNSUPPORTED -> throw new AssertionError("the kernel refused to wait on " + this);
             case WOKEN, CHANGED, TIMED_OUT, INTERRUPTED -> { }
         }
+    }
+
+    private Futex.Result sleepOnSeveral(
+            int e, boolean isHeir, int h, Lifeline owner, boolean interruptibly, long until) {
+        int n = 1 + (isHeir ? 1 : 0) + (owner != null ? 1 : 0);
+        Word[] words = new Word[n];
+        int[] expected = new int[n];
+        words[0] = events;
+        expected[0] = e;
+        if (isHeir) {
+            words[1] = handed;
+            expected[1] = h;
+        }
+        if (owner != null) {
+            words[n - 1] = owner.word();
+            expected[n - 1] = owner.alive();
+        }
+        return interruptibly ? Interruption.guard(words, expected, until) : Futex.SYSTEM.guard(words, expected, until);
     }
 
     private void countWait(long begin, boolean slept) {
@@ -670,27 +691,35 @@ public final class SharedMutex implements Lock {
         }
     }
 
-    /** Reserves the lock for the heir. False if that was done less than a millisecond ago. */
+    /** Reserves the lock for the heir, and releases it thereby. False if that was done less than a millisecond ago. */
     private boolean handOver(int heir) {
         int now = (int) (System.nanoTime() / 1_000_000);
-        if (Word.loadPlain(entry, Layout.E_HANDED_OVER) == now) {
+        if (isRecent(handed.loadRelaxed(), now)) {
             return false;
         }
-        Word.storePlain(entry, Layout.E_HANDED_OVER, now);
         int reserved = heir | Layout.RESERVED;
         holder = 0;
         Word.swap(entry, Layout.E_OWNER, reserved);
         Failpoint.after("hand over: reserved");
-        if (Word.loadRelaxed(entry, Layout.E_HEIR) != heir) {
-            Word.cas(entry, Layout.E_OWNER, reserved, Layout.FREE); // it has gone
+        if (Word.loadRelaxed(entry, Layout.E_HEIR) != heir) { // it has gone
+            if (Word.cas(entry, Layout.E_OWNER, reserved, Layout.FREE)
+                    && (Word.loadRelaxed(entry, Layout.E_EVENTS) & Layout.ASLEEP) != 0) {
+                wake();
+            }
+            return true;
         }
-        int e;
+        int last;
         do {
-            e = Word.loadRelaxed(entry, Layout.E_EVENTS);
-        } while (!Word.cas(entry, Layout.E_EVENTS, e, Layout.nextEpoch(e)));
-        Failpoint.after("hand over: epoch");
-        Futex.SYSTEM.wake(events, Futex.ALL); // the heir is any of them
+            last = handed.loadRelaxed();
+        } while (!handed.casRelease(last, isRecent(last, now) ? last + 1 : now));
+        Failpoint.after("hand over: changed");
+        Futex.SYSTEM.wake(handed, Futex.ALL); // the heir, and nobody else
         return true;
+    }
+
+    /** Hand-overs that overlap in one millisecond count up; what is farther ahead is of another boot. */
+    private static boolean isRecent(int handed, int now) {
+        return handed - now >= 0 && handed - now < 16;
     }
 
     // ---- hold ----

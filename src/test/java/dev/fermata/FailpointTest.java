@@ -267,7 +267,7 @@ class FailpointTest {
 
     /** The victim gives the lock away, and dies; nobody has died inside. */
     @ParameterizedTest
-    @ValueSource(strings = {"hand over: reserved", "hand over: epoch"})
+    @ValueSource(strings = {"hand over: reserved", "hand over: changed"})
     void inHandingTheLockOver(String step) throws Exception {
         open();
         try (LockPeer victim = victim(step)) {

@@ -8,6 +8,7 @@ import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
 import java.nio.channels.spi.AbstractSelectableChannel;
 import java.nio.channels.spi.AbstractSelector;
+import java.util.Arrays;
 import java.util.Set;
 import java.util.concurrent.ConcurrentLinkedQueue;
 
@@ -27,21 +28,17 @@ public final class Interruption extends AbstractSelector {
         super(null);
     }
 
-    /**
-     * {@link Futex#wait} that an interrupt of the calling thread ends, before or in it.
-     *
-     * @param lifeline that of the lock's owner, waited on as {@link Futex#guard} does, or {@code null}
-     */
-    public static Futex.Result await(Futex futex, Word word, int expected, Lifeline lifeline, long deadline) {
+    /** {@link Futex#guard} that an interrupt of the calling thread ends, before or in it. */
+    public static Futex.Result guard(Word[] words, int[] expected, long deadline) {
         Interruption free = FREE.poll();
         Interruption interruption = free != null ? free : new Interruption();
         interruption.word.swap(0);
+        Word[] all = Arrays.copyOf(words, words.length + 1);
+        all[words.length] = interruption.word;
+        int[] values = Arrays.copyOf(expected, words.length + 1); // its word holds 0
         interruption.begin();
         try {
-            return lifeline == null
-                    ? futex.waitAny(new Word[] {word, interruption.word}, new int[] {expected, 0}, deadline)
-                    : futex.guard(new Word[] {word, interruption.word, lifeline.word()},
-                            new int[] {expected, 0, lifeline.alive()}, deadline);
+            return Futex.SYSTEM.guard(all, values, deadline);
         } finally {
             interruption.end();
             FREE.add(interruption);

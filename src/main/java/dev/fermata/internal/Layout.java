@@ -88,7 +88,7 @@ public final class Layout {
     public static final int E_OWNER = 0;
     public static final int E_EVENTS = 4;
     public static final int E_HEIR = 8;
-    public static final int E_HANDED_OVER = 12; // ms of the monotonic clock, 32 bits
+    public static final int E_HANDED = 12; // about the ms of the monotonic clock, 32 bits; the heir sleeps on it
     public static final int E_FENCE = 16; // 64 bits
     public static final int E_HOLDER = 24; // participant id in the high half, thread id in the low one
     public static final int E_CONTENDED = 32; // 64 bits, as the next two
