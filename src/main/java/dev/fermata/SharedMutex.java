@@ -65,8 +65,10 @@ public final class SharedMutex implements Lock {
 
     /** How long a waiter sleeps at most, in ns. */
     private static final long LOOK_AGAIN = 1_000_000_000;
-    /** After how long a waiter claims to be next, in ns. */
+    /** After how long a waiter looks again for the first time, and claims to be next, in ns. */
     private static final long PATIENCE = 1_000_000;
+    /** Whether it does claim; without, the price of that can be measured. */
+    private static final boolean CLAIMS = !Boolean.getBoolean("dev.fermata.noHandOver");
     /** In place of a thread's id: a {@link Hold} has it. Which one is known to whoever closes it. */
     private static final long TOKEN = -1;
 
@@ -87,6 +89,7 @@ public final class SharedMutex implements Lock {
     private boolean ownerDied;
     private long last; // the thread that was introduced last
 
+    private boolean rehearsed;
     private volatile Consumer<SharedMutex> handler;
 
     SharedMutex(Attachment attachment, int number, String name) {
@@ -353,16 +356,18 @@ public final class SharedMutex implements Lock {
         attachment.enter(number);
         boolean isHeir = false;
         boolean slept = false;
-        boolean rehearsed = false;
         boolean taken = false;
         try {
             Outcome outcome;
             Stuck stuck = new Stuck(begin);
             while (true) {
                 attachment.check();
-                if (!isHeir && slept && System.nanoTime() - begin >= PATIENCE) {
+                if (CLAIMS && !isHeir && slept && System.nanoTime() - begin >= PATIENCE) {
                     isHeir = Word.cas(entry, Layout.E_HEIR, 0, attachment.participant);
                     Failpoint.after("lock: heir");
+                    if (isHeir) {
+                        spinForReservation();
+                    }
                 }
                 int h = handed.loadAcquire(); // before the look
                 int e = register();
@@ -384,8 +389,7 @@ public final class SharedMutex implements Lock {
                 }
                 stuck.look();
                 if (slept && !rehearsed) {
-                    rehearsed = true;
-                    rehearse(taker);
+                    rehearse();
                     continue;
                 }
                 sleep(e, isHeir, h, deadline, interruptibly, slept && fenced);
@@ -416,6 +420,14 @@ public final class SharedMutex implements Lock {
         }
     }
 
+    /** Where sections are short, the next release comes before this thread could fall asleep and be woken. */
+    private void spinForReservation() {
+        int reserved = attachment.participant | Layout.RESERVED;
+        for (int i = 0; i < Spin.LIMIT && Word.loadRelaxed(entry, Layout.E_OWNER) != reserved; i++) {
+            Spin.pause();
+        }
+    }
+
     /** A full fence; one even where nothing changes, so that it is seen that somebody has registered. */
     private int register() {
         while (true) {
@@ -427,12 +439,10 @@ public final class SharedMutex implements Lock {
         }
     }
 
-    /** Before a sleep that may end by a death, what is to be done then, so that it is loaded, linked and at hand. */
-    private void rehearse(Object taker) {
+    /** Before the first long sleep, what is to be done after a death, so that it is loaded and linked then. */
+    private void rehearse() {
+        rehearsed = true;
         attachment.repair(offset);
-        if (taker instanceof Thread thread) {
-            attachment.introduce(thread);
-        }
     }
 
     /** Sleeps; where it may take long, beside the owner's lifeline, so that its death needs no guardian's help. */

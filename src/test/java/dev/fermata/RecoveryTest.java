@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.fermata;
 
+import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.fermata.internal.Layout;
 import dev.fermata.testing.ChildJvm;
 import dev.fermata.testing.LockPath;
 import dev.fermata.testing.LockPeer;
 import dev.fermata.testing.Waiter;
 import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.file.StandardOpenOption;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -254,6 +259,37 @@ class RecoveryTest {
             assertEquals("locked", other.ask("lock strict"));
             assertEquals("unlocked", other.ask("unlock strict"));
             LockPeer.update(strict);
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void aTruncatedFileIsAnErrorInEveryProcess(boolean grown) throws Exception {
+        try (LockPeer holder = LockPeer.start(place.file());
+                LockPeer waiter = LockPeer.start(place.file());
+                LockPeer timed = LockPeer.start(place.file())) {
+            holder.ask("lock m");
+            waiter.tell("lock m");
+            timed.tell("within m 50000");
+            while (mutex.memory().get(JAVA_INT, Layout.E_HEIR) == 0) {
+                Thread.sleep(1);
+            }
+            try (FileChannel channel = FileChannel.open(place.file(), StandardOpenOption.WRITE)) {
+                long size = channel.size();
+                channel.truncate(0);
+                if (grown) {
+                    channel.write(ByteBuffer.allocate(1), size - 1);
+                }
+            }
+            for (LockPeer peer : List.of(waiter, timed)) {
+                String answer = peer.answer();
+                assertTrue(answer.startsWith("DamagedMappingException "), answer);
+            }
+            for (String step : List.of("unlock m", "lock m", "mutex other")) {
+                String answer = holder.ask(step);
+                assertTrue(answer.startsWith("DamagedMappingException "), answer);
+            }
+            assertThrows(DamagedMappingException.class, mutex::lock);
         }
     }
 

@@ -2,7 +2,6 @@
 package dev.fermata;
 
 import static java.lang.foreign.ValueLayout.JAVA_INT;
-import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import static java.nio.channels.FileChannel.MapMode.READ_WRITE;
 import static java.nio.file.StandardOpenOption.READ;
@@ -14,6 +13,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.fermata.internal.Layout;
+import dev.fermata.testing.Kernel;
 import dev.fermata.testing.LockPath;
 import dev.fermata.testing.Waiter;
 import java.lang.foreign.Arena;
@@ -22,6 +22,8 @@ import java.nio.channels.FileChannel;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -319,9 +321,7 @@ class SharedMutexTest {
             return fence;
         });
         waiter.awaitAsleepOn(mutex.memory(), 4);
-        while (mutex.memory().get(JAVA_INT, Layout.E_HEIR) == 0) {
-            Thread.sleep(1); // it looks again after 1 ms and is the heir then
-        }
+        awaitHeir();
         long before = mutex.fence();
         mutex.unlock();
         assertFalse(mutex.tryLock() && mutex.fence() == before + 1, "the heir was passed over");
@@ -329,6 +329,65 @@ class SharedMutexTest {
             mutex.unlock();
         }
         assertEquals(before + 1, waiter.result());
+    }
+
+    @Test
+    void anUnlockWakesOneOfManyWaiters() throws Exception {
+        mutex.lock();
+        Semaphore unlocks = new Semaphore(0);
+        AtomicInteger acquired = new AtomicInteger();
+        List<Waiter<Void>> waiters = new ArrayList<>();
+        for (int i = 0; i < 200; i++) {
+            waiters.add(Waiter.run(() -> {
+                mutex.lock();
+                acquired.incrementAndGet();
+                unlocks.acquireUninterruptibly();
+                mutex.unlock();
+            }));
+        }
+        for (Waiter<Void> waiter : waiters) {
+            waiter.awaitAsleepOn(mutex.memory(), Layout.E_EVENTS);
+        }
+        awaitHeir();
+        int fewest = Integer.MAX_VALUE; // some come by themselves, as each does once a second
+        for (int round = 0; round < 20; round++) {
+            int before = acquired.get();
+            long[] slept = sleeps(waiters);
+            if (round == 0) {
+                mutex.unlock();
+            } else {
+                unlocks.release();
+            }
+            while (acquired.get() == before) {
+                Thread.sleep(1);
+            }
+            long[] now = sleeps(waiters);
+            int woken = 0;
+            for (int i = 0; i < now.length; i++) {
+                woken += now[i] != slept[i] ? 1 : 0;
+            }
+            fewest = Math.min(fewest, woken);
+        }
+        assertTrue(fewest <= 4, "each unlock woke " + fewest + " of them or more");
+        unlocks.release(waiters.size());
+        for (Waiter<Void> waiter : waiters) {
+            waiter.result();
+        }
+    }
+
+    private void awaitHeir() throws InterruptedException {
+        while (mutex.memory().get(JAVA_INT, Layout.E_HEIR) == 0) {
+            Thread.sleep(1); // it looks again after 1 ms and is the heir then
+        }
+    }
+
+    /** How often each thread has gone to sleep; 0 for one that has ended. */
+    private static long[] sleeps(List<Waiter<Void>> waiters) throws Exception {
+        long[] sleeps = new long[waiters.size()];
+        for (int i = 0; i < sleeps.length; i++) {
+            sleeps[i] = waiters.get(i).isDone() ? 0 : Kernel.sleeps(waiters.get(i).tid());
+        }
+        return sleeps;
     }
 
     @Test

@@ -73,6 +73,7 @@ final class Directory {
         for (int probes = 0; probes <= mask; probes++, i = i + 1 & mask) {
             long word = Word.loadLongAcquire(memory, header.index() + (long) i * Long.BYTES);
             if (word == 0) {
+                requireHeader(memory);
                 return -1;
             }
             if ((int) (word >>> 32) == name.tag() && isNamed(entryOf(word), name)) {
@@ -80,6 +81,13 @@ final class Directory {
             }
         }
         return -1;
+    }
+
+    /** In a file that was truncated and grown again nothing is found, and what is inserted there makes second owners. */
+    static void requireHeader(MemorySegment memory) {
+        if (Word.loadLongAcquire(memory, Layout.H_MAGIC) != Layout.MAGIC) {
+            throw damaged("the file's header is gone", "what it was when it was opened");
+        }
     }
 
     private int entryOf(long word) {

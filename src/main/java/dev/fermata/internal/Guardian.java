@@ -568,9 +568,7 @@ final class Guardian {
         } catch (Posix.ErrnoException e) {
             throw new AssertionError("the status of " + path + " cannot be read: " + POSIX.describe(e.errno));
         }
-        if (Word.loadLongAcquire(memory, Layout.H_MAGIC) != Layout.MAGIC) {
-            throw Directory.damaged("the file's header is gone", "what it was when it was opened");
-        }
+        Directory.requireHeader(memory);
         for (int s = 0; s < cells.length; s++) {
             // Cell first, byte second: whoever is there holds it for longer than the cell says so.
             if (s != slot && Layout.lifeline(cells[s]) != 0 && !Layout.isDied(cells[s]) && attachment.isByteFree(s)) {

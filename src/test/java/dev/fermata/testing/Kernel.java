@@ -140,6 +140,16 @@ public final class Kernel {
         call(X86 ? 62 : 129, pid, 9);
     }
 
+    /** How often a thread of this process has gone to sleep; 0 where it has ended. */
+    public static long sleeps(int tid) throws IOException {
+        try (var lines = Files.lines(Path.of("/proc/self/task/" + tid + "/status"))) {
+            return lines.filter(line -> line.startsWith("voluntary_ctxt_switches:"))
+                    .mapToLong(line -> Long.parseLong(line.substring(line.indexOf(':') + 1).strip())).sum();
+        } catch (java.nio.file.NoSuchFileException ended) {
+            return 0;
+        }
+    }
+
     /** SIGKILL, and the memory is taken from the dying process at once, as out-of-memory daemons do. */
     public static void killAndReap(long pid) {
         long pidfd = call(SYS_PIDFD_OPEN, pid, 0);

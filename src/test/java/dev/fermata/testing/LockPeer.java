@@ -185,6 +185,25 @@ public final class LockPeer implements AutoCloseable {
                     update(mutex(step[1]));
                 }
             }
+            case "fresh" -> {
+                for (int i = 0; i < Integer.parseInt(step[2]); i++) {
+                    try (LockFile fresh = LockFile.open(Path.of(step[1], Integer.toString(i)))) {
+                        update(fresh.mutex("m", RECORD));
+                    }
+                }
+                return "updated";
+            }
+            case "hog" -> {
+                long nanos = Long.parseLong(step[2]) * 1000;
+                while (true) {
+                    mutex(step[1]).lock();
+                    long begin = System.nanoTime();
+                    while (System.nanoTime() - begin < nanos) {
+                        Thread.onSpinWait();
+                    }
+                    mutex(step[1]).unlock();
+                }
+            }
             case "thread" -> {
                 Thread.ofPlatform().name(step[2]).start(() -> mutex(step[1]).lock()).join();
                 return "left locked";
