@@ -9,7 +9,7 @@ import java.time.Instant;
  *
  * @param id the number that owner words hold: unique for each time a process attaches
  * @param slot which of the file's slots it has
- * @param pid its process id, in its own pid namespace
+ * @param pid its process id, in its own pid namespace; 0 where another process has the slot now, or it is not written yet
  * @param pidNamespace the inode of that namespace
  * @param startTicks when it was started, in clock ticks since the boot
  * @param uid the user it runs as
@@ -23,6 +23,9 @@ public record Participant(int id, int slot, int pid, long pidNamespace, long sta
     /** Pid, label and whether it is alive; the pid's namespace where it is not this process's. */
     @Override
     public String toString() {
+        if (pid == 0) {
+            return alive ? "a process that is attaching, alive" : "a process whose slot another one has taken since, dead";
+        }
         return "pid %d%s%s, %s".formatted(pid,
                 pidNamespace == dev.fermata.internal.Participants.OWN_PID_NAMESPACE
                         ? "" : " in pid namespace " + pidNamespace,

@@ -163,7 +163,7 @@ public final class SharedMutex implements Lock {
                 if (outcome == Outcome.REFUSED) {
                     throw refused();
                 }
-                if (outcome == Outcome.WAIT) {
+                if (outcome.isWait()) {
                     return false;
                 }
             }
@@ -291,7 +291,13 @@ public final class SharedMutex implements Lock {
     // ---- lockContended ----
 
     private enum Outcome {
-        TAKEN, REFUSED, WAIT, AGAIN
+        TAKEN, REFUSED, WAIT, AGAIN,
+        /** As WAIT, but not for long: a dead owner, of whom threads may still run, or whom another repairs. */
+        DYING;
+
+        boolean isWait() {
+            return this == WAIT || this == DYING;
+        }
     }
 
     private Outcome lookUntilClear(Object taker, boolean isHeir, boolean recovering) {
@@ -337,9 +343,13 @@ public final class SharedMutex implements Lock {
                         ? Outcome.TAKEN : Outcome.AGAIN;
             }
             boolean forlorn = attachment.isDead(heir) || Word.loadAcquire(entry, Layout.E_HEIR) != heir;
-            return forlorn && attachment.repair(offset) ? Outcome.AGAIN : Outcome.WAIT;
+            return forlorn ? repair() : Outcome.WAIT;
         }
-        return attachment.isDead(owner) && attachment.repair(offset) ? Outcome.AGAIN : Outcome.WAIT;
+        return attachment.isDead(owner) ? repair() : Outcome.WAIT;
+    }
+
+    private Outcome repair() {
+        return attachment.repair(offset) ? Outcome.AGAIN : Outcome.DYING;
     }
 
     private boolean lockContended(Object taker, long deadline, boolean interruptibly, boolean recovering)
@@ -373,12 +383,12 @@ public final class SharedMutex implements Lock {
                 int e = register();
                 Failpoint.after("lock: registered");
                 outcome = lookUntilClear(taker, isHeir, recovering);
-                if (outcome != Outcome.WAIT) {
+                if (!outcome.isWait()) {
                     break;
                 }
                 boolean fenced = attachment.barrier();
                 outcome = lookUntilClear(taker, isHeir, recovering);
-                if (outcome != Outcome.WAIT) {
+                if (!outcome.isWait()) {
                     break;
                 }
                 if (interruptibly && Thread.interrupted()) {
@@ -392,7 +402,7 @@ public final class SharedMutex implements Lock {
                     rehearse();
                     continue;
                 }
-                sleep(e, isHeir, h, deadline, interruptibly, slept && fenced);
+                sleep(e, isHeir, h, deadline, interruptibly, slept && fenced && outcome == Outcome.WAIT);
                 slept = true;
             }
             if (outcome == Outcome.TAKEN) {

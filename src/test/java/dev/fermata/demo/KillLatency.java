@@ -30,6 +30,9 @@ public final class KillLatency implements Callable<Integer> {
     @Option(names = "--stopped", description = "Beside it, a participant that is stopped.")
     private boolean stopped;
 
+    @Option(names = "--gc", description = "Beside it, a participant whose JVM collects all the time.")
+    private boolean gc;
+
     @Option(names = "--reap", description = "The memory of the dying is taken from them at once.")
     private boolean reap;
 
@@ -58,6 +61,9 @@ public final class KillLatency implements Callable<Integer> {
                 SharedMutex mutex = file.mutex("m", LockPeer.RECORD);
                 if (stopped) {
                     run("kill", "-STOP", Long.toString(bystander.pid()));
+                }
+                if (gc) {
+                    bystander.tell("gc");
                 }
                 for (int i = 0; i < 20_000; i++) { // in use, as locks are before somebody dies with them
                     mutex.lock();

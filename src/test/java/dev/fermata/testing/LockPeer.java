@@ -193,6 +193,16 @@ public final class LockPeer implements AutoCloseable {
                 }
                 return "updated";
             }
+            case "gc" -> {
+                List<Object> live = new ArrayList<>();
+                for (int i = 0; i < 500_000; i++) {
+                    live.add(new long[4]);
+                }
+                while (!live.isEmpty()) {
+                    System.gc();
+                }
+                return "";
+            }
             case "hog" -> {
                 long nanos = Long.parseLong(step[2]) * 1000;
                 while (true) {
