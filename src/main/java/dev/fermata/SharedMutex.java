@@ -332,7 +332,7 @@ public final class SharedMutex implements Lock {
             Word.storePlain(entry, Layout.E_RECOVERED, Word.loadPlain(entry, Layout.E_RECOVERED) + 1);
             Failpoint.after("lock: told");
             if (handler == null && !recovering) {
-                attachment.leave(() -> warnOfDeath(stamp));
+                attachment.defer(() -> warnOfDeath(stamp));
             }
             return Outcome.TAKEN;
         }

@@ -78,13 +78,6 @@ class FailpointTest {
         }).awaitAsleepOn(mutex.memory(), Layout.E_EVENTS);
     }
 
-    /** Returns when a waiter is next in line. */
-    private void awaitHeir() throws Exception {
-        while (mutex.memory().get(JAVA_INT, Layout.E_HEIR) == 0) {
-            Thread.sleep(1);
-        }
-    }
-
     /** The lock can be had at once, and with or without the news of a death; the record is whole. */
     private void goesOn(boolean told) throws Exception {
         assertTrue(mutex.tryLock(10, TimeUnit.SECONDS), () -> mutex.toString());
@@ -256,7 +249,7 @@ class FailpointTest {
             victim.tell(openStep());
             victim.expect("opened");
             victim.tell("lock m");
-            awaitHeir();
+            SharedMutexTest.awaitHeir(mutex);
             Waiter<Boolean> other = waiter();
             mutex.unlock();
             victim.awaitDeath();
@@ -276,7 +269,7 @@ class FailpointTest {
             victim.tell("lock m");
             victim.expect("locked");
             Waiter<Boolean> heir = waiter();
-            awaitHeir();
+            SharedMutexTest.awaitHeir(mutex);
             dies(victim, "unlock m");
             assertFalse(heir.result());
         }

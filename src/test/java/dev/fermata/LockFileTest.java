@@ -556,13 +556,7 @@ class LockFileTest {
         Waiter<Boolean> timed = Waiter.call(() -> mutex.tryLock(50, TimeUnit.SECONDS));
         waiter.awaitAsleepOn(mutex.memory(), 4);
         timed.awaitAsleepOnSeveral();
-        try (FileChannel channel = FileChannel.open(path, StandardOpenOption.WRITE)) {
-            long size = channel.size();
-            channel.truncate(0);
-            if (grown) {
-                channel.write(ByteBuffer.allocate(1), size - 1);
-            }
-        }
+        place.truncate(grown);
         assertThrows(DamagedMappingException.class, waiter::result);
         assertThrows(DamagedMappingException.class, timed::result);
         assertThrows(DamagedMappingException.class, mutex::lock);

@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.fermata;
 
-import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import dev.fermata.internal.Layout;
 import dev.fermata.testing.ChildJvm;
 import dev.fermata.testing.LockPath;
 import dev.fermata.testing.LockPeer;
 import dev.fermata.testing.Waiter;
 import java.lang.foreign.MemorySegment;
-import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.StandardOpenOption;
 import java.time.Duration;
@@ -271,16 +268,8 @@ class RecoveryTest {
             holder.ask("lock m");
             waiter.tell("lock m");
             timed.tell("within m 50000");
-            while (mutex.memory().get(JAVA_INT, Layout.E_HEIR) == 0) {
-                Thread.sleep(1);
-            }
-            try (FileChannel channel = FileChannel.open(place.file(), StandardOpenOption.WRITE)) {
-                long size = channel.size();
-                channel.truncate(0);
-                if (grown) {
-                    channel.write(ByteBuffer.allocate(1), size - 1);
-                }
-            }
+            SharedMutexTest.awaitHeir(mutex);
+            place.truncate(grown);
             for (LockPeer peer : List.of(waiter, timed)) {
                 String answer = peer.answer();
                 assertTrue(answer.startsWith("DamagedMappingException "), answer);

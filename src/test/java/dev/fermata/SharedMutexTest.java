@@ -321,7 +321,7 @@ class SharedMutexTest {
             return fence;
         });
         waiter.awaitAsleepOn(mutex.memory(), 4);
-        awaitHeir();
+        awaitHeir(mutex);
         long before = mutex.fence();
         mutex.unlock();
         assertFalse(mutex.tryLock() && mutex.fence() == before + 1, "the heir was passed over");
@@ -348,7 +348,7 @@ class SharedMutexTest {
         for (Waiter<Void> waiter : waiters) {
             waiter.awaitAsleepOn(mutex.memory(), Layout.E_EVENTS);
         }
-        awaitHeir();
+        awaitHeir(mutex);
         int fewest = Integer.MAX_VALUE; // some come by themselves, as each does once a second
         for (int round = 0; round < 20; round++) {
             int before = acquired.get();
@@ -375,7 +375,8 @@ class SharedMutexTest {
         }
     }
 
-    private void awaitHeir() throws InterruptedException {
+    /** Returns when a waiter is next in line. */
+    static void awaitHeir(SharedMutex mutex) throws InterruptedException {
         while (mutex.memory().get(JAVA_INT, Layout.E_HEIR) == 0) {
             Thread.sleep(1); // it looks again after 1 ms and is the heir then
         }

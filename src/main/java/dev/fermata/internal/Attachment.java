@@ -391,9 +391,8 @@ public final class Attachment {
         }
         long cell = participants.cell(Layout.slot(id));
         Word copy = participants.lifelineCopy(Layout.slot(id));
-        boolean alive = Layout.age(id, cell) == 0 && Layout.lifeline(cell) != 0 && !Layout.isDied(cell)
-                && copy.loadRelaxed() == Layout.lifeline(cell);
-        return alive ? new Lifeline(copy, Layout.lifeline(cell)) : null;
+        return Layout.isAlive(id, cell) && copy.loadRelaxed() == Layout.lifeline(cell)
+                ? new Lifeline(copy, Layout.lifeline(cell)) : null;
     }
 
     /** Repairs the lock of one entry; whether anything was changed. */
@@ -457,8 +456,8 @@ public final class Attachment {
     }
 
     /** Has another thread do what would hold up the caller, who may hold a lock: to write a log, for one. */
-    public void leave(Runnable note) {
-        guardian.leave(note);
+    public void defer(Runnable note) {
+        guardian.defer(note);
     }
 
     // ---- for the guardian ----

@@ -383,9 +383,9 @@ final class Guardian {
             return false;
         }
         page.pointAt(participants.lifelineAddress(s));
-        Failpoint.after("attach: list set");
         int lifeline = POSIX.threadId() | Layout.WAITERS;
         participants.lifelineCopy(s).storeRelaxed(lifeline);
+        Failpoint.after("attach: list set");
         long mine = Layout.cell(Layout.generation(free), lifeline);
         if (!participants.cas(s, free, mine)) {
             page.empty();
@@ -657,7 +657,7 @@ final class Guardian {
     }
 
     /** Has the guardian do, within a second, what would hold up the caller. */
-    void leave(Runnable note) {
+    void defer(Runnable note) {
         synchronized (notes) {
             notes.add(note);
         }
@@ -666,7 +666,7 @@ final class Guardian {
         }
     }
 
-    /** Does what was left to it. */
+    /** Does what was deferred. */
     private void attend() {
         for (Runnable note = next(); note != null; note = next()) {
             note.run();

@@ -201,6 +201,11 @@ public final class Layout {
         return age > 0 || age == 0 && isDied(cell);
     }
 
+    /** Whether, by a cell, the participant is there and alive. */
+    public static boolean isAlive(int id, long cell) {
+        return age(id, cell) == 0 && lifeline(cell) != 0 && !isDied(cell);
+    }
+
     // ---- sizes ----
 
     public static int indexLength(int entries) {

@@ -155,7 +155,7 @@ public final class Participants {
     public Participant describe(int id) {
         int slot = Layout.slot(id);
         long cell = cell(slot);
-        boolean alive = Layout.age(id, cell) == 0 && Layout.lifeline(cell) != 0 && !Layout.isDied(cell);
+        boolean alive = Layout.isAlive(id, cell);
         long at = header.participant(slot);
         int generation = Word.loadAcquire(memory, at + Layout.P_GENERATION);
         if (Layout.id(generation, slot) != id) {

@@ -80,7 +80,8 @@ public final class KillLatency implements Callable<Integer> {
                             mutex.unlock();
                             return now;
                         });
-                        Thread.sleep(50); // asleep, and heir
+                        waiter.awaitAsleepOnSeveral();
+                        Thread.sleep(50); // until nothing else runs
                         long begin = System.nanoTime();
                         if (reap) {
                             Kernel.killAndReap(holder.pid());
