@@ -298,8 +298,9 @@ class RecoveryTest {
         try (LockPeer victim = LockPeer.start(place.file());
                 LockPeer other = LockPeer.start(place.file())) {
             victim.tell("lock m");
+            victim.awaitAsleep(); // the first in the kernel's queue
             other.tell("update m 1");
-            Thread.sleep(50);
+            other.awaitAsleep();
             victim.kill();
             mutex.unlock();
             other.expect("updated");

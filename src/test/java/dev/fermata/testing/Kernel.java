@@ -176,6 +176,20 @@ public final class Kernel {
         return blockedIn(pid, tid).startsWith(SYS_FUTEX_WAITV + " ");
     }
 
+    /** The thread of a JVM that runs {@code main}: as the launcher's first thread, it has the launcher's name. */
+    public static int mainThread(long pid) throws IOException {
+        String launcher = Files.readString(Path.of("/proc/" + pid + "/comm"));
+        try (var tasks = Files.newDirectoryStream(Path.of("/proc/" + pid + "/task"))) {
+            for (Path task : tasks) {
+                int tid = Integer.parseInt(task.getFileName().toString());
+                if (tid != pid && Files.readString(task.resolve("comm")).equals(launcher)) {
+                    return tid;
+                }
+            }
+        }
+        throw new AssertionError("process " + pid + " has no main thread");
+    }
+
     /** The system call that a thread is blocked in, and its arguments; "running" if it is not blocked. */
     private static String blockedIn(long pid, int tid) {
         try {

@@ -15,6 +15,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 
 /**
  * Another process with a lock file, which does what it is told, a line for each step, and answers with one. Its locks
@@ -79,6 +80,14 @@ public final class LockPeer implements AutoCloseable {
         String found = answer();
         if (!found.equals(answer)) {
             throw new AssertionError("the peer answered \"" + found + "\", expected \"" + answer + '"');
+        }
+    }
+
+    /** Returns when it sleeps on a lock, for longer than the moment that a first sleep lasts. */
+    public void awaitAsleep() throws IOException {
+        int tid = Kernel.mainThread(pid());
+        while (!Kernel.isAsleepOnSeveral(pid(), tid)) {
+            LockSupport.parkNanos(100_000);
         }
     }
 
