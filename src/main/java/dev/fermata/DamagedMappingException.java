@@ -41,6 +41,6 @@ public final class DamagedMappingException extends IllegalStateException {
             throw error;
         }
         return new DamagedMappingException(
-                "a page of the mapping is gone; was the file truncated, or is the disk full? Map a fresh file", error);
+                "a page of the mapping is gone; was the file truncated, or is the disk full? Use a fresh file", error);
     }
 }

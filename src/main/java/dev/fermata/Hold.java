@@ -62,4 +62,9 @@ public final class Hold implements AutoCloseable {
             mutex.release(this);
         }
     }
+
+    @Override
+    public String toString() {
+        return "Hold[\"%s\", fence %d%s]".formatted(mutex.name(), fence, closed.get() ? ", closed" : "");
+    }
 }

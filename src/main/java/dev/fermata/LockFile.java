@@ -7,6 +7,7 @@ import dev.fermata.internal.Header;
 import dev.fermata.internal.Layout;
 import dev.fermata.internal.Settings;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.FileSystems;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermission;
 import java.nio.file.attribute.PosixFilePermissions;
@@ -15,13 +16,15 @@ import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
+import java.util.function.Supplier;
 
 /**
  * A file of named locks, shared by all processes that open it.
  *
  * <p>Opening makes the process a <em>participant</em>, with one thread that watches over the others: its guardian. In
  * one JVM a file is open at most once, whatever path it is opened by; every {@code LockFile} of it is a further handle,
- * and the process detaches when the last one is closed. The options of the first one count.
+ * and the process detaches when the last one is closed. Label, {@code stuckAfter} and path of the first one count for all
+ * of them. Locks that were found through one handle can be used as long as any is open.
  *
  * <p>The file is never deleted by this library, and nothing in it is: locks stay when everybody has left. Delete it only
  * while nobody uses it; those who have it open then get {@link LockFileReplacedException}.
@@ -35,10 +38,12 @@ public final class LockFile implements AutoCloseable {
     private static final Duration DEFAULT_STUCK_AFTER = Duration.ofSeconds(2);
 
     private final Attachment attachment;
-    private boolean closed;
+    private final boolean strict;
+    private volatile boolean closed;
 
-    private LockFile(Attachment attachment) {
+    private LockFile(Attachment attachment, boolean strict) {
         this.attachment = attachment;
+        this.strict = strict;
     }
 
     /**
@@ -46,7 +51,8 @@ public final class LockFile implements AutoCloseable {
      *
      * @param path where; on tmpfs (such as {@code /dev/shm}), ext4, xfs or btrfs
      * @return a handle of the file
-     * @throws LockFileException if it can't be created or opened
+     * @throws LockFileException if it can't be created or opened; its {@link LockFileException#reason} says which kind
+     * @throws IllegalArgumentException if the path is not one of the default file system, but of an archive, for one
      */
     public static LockFile open(Path path) throws LockFileException {
         return builder(path).open();
@@ -57,6 +63,7 @@ public final class LockFile implements AutoCloseable {
      *
      * @param path where
      * @return a builder
+     * @throws IllegalArgumentException if the path is not one of the default file system
      */
     public static Builder builder(Path path) {
         return new Builder(path);
@@ -79,6 +86,9 @@ public final class LockFile implements AutoCloseable {
 
         private Builder(Path path) {
             this.path = Objects.requireNonNull(path, "path");
+            require(path.getFileSystem() == FileSystems.getDefault(), "path", path + " of " + path.getFileSystem(),
+                    "one of the default file system, which the kernel can map");
+            require(!path.toString().isEmpty(), "path", "an empty one", "the name of a file");
         }
 
         /**
@@ -134,14 +144,17 @@ public final class LockFile implements AutoCloseable {
         }
 
         /**
-         * Who may use a new file; the umask has no say. Every user needs to read and write.
+         * Who may use a new file; the umask has no say. Every user needs to read and write. An empty file that is made a
+         * lock file keeps what it has.
          *
          * @param permissions of the file; default {@code rw-------}
          * @return this
+         * @throws IllegalArgumentException if the owner may not read and write it
          */
         public Builder permissions(Set<PosixFilePermission> permissions) {
             int mode = 0;
-            String text = PosixFilePermissions.toString(permissions);
+            String text = PosixFilePermissions.toString(Objects.requireNonNull(permissions, "permissions"));
+            require(text.startsWith("rw"), "permissions", text, "at least rw for the owner");
             for (char c : text.toCharArray()) {
                 mode = mode << 1 | (c == '-' ? 0 : 1);
             }
@@ -157,7 +170,7 @@ public final class LockFile implements AutoCloseable {
          * @throws IllegalArgumentException if it is too long
          */
         public Builder label(String label) {
-            int bytes = label.getBytes(StandardCharsets.UTF_8).length;
+            int bytes = Objects.requireNonNull(label, "label").getBytes(StandardCharsets.UTF_8).length;
             require(bytes <= Layout.P_LABEL_SIZE, "label", bytes + " bytes", "at most " + Layout.P_LABEL_SIZE);
             this.label = label;
             return this;
@@ -220,9 +233,11 @@ public final class LockFile implements AutoCloseable {
          *
          * @param duration default 2 s; looked at once a second
          * @return this
+         * @throws IllegalArgumentException if it is not above zero
          */
         public Builder stuckAfter(Duration duration) {
-            this.stuckAfter = Objects.requireNonNull(duration, "duration");
+            require(Objects.requireNonNull(duration, "duration").isPositive(), "stuckAfter", duration, "more than 0");
+            this.stuckAfter = duration;
             return this;
         }
 
@@ -236,7 +251,7 @@ public final class LockFile implements AutoCloseable {
             return new LockFile(Attachment.open(path, new Settings(participants, capacity,
                     payload < 0 ? (long) capacity * Layout.LINE : payload, symmetric, permissions, create && !readOnly,
                     anyFileSystem, readOnly, label, ownerDeath == OwnerDeath.STRICT,
-                    java.util.concurrent.TimeUnit.NANOSECONDS.convert(stuckAfter))));
+                    java.util.concurrent.TimeUnit.NANOSECONDS.convert(stuckAfter))), ownerDeath == OwnerDeath.STRICT);
         }
 
         private static void require(boolean condition, String what, Object found, String expected) {
@@ -247,7 +262,8 @@ public final class LockFile implements AutoCloseable {
     }
 
     /**
-     * The mutex of a name, made if there is none, without payload. For one name always the same object.
+     * The mutex of a name, made if there is none, without payload. For one name always the same object, until the last
+     * handle is closed.
      *
      * @param name 1 to 255 bytes in UTF-8, compared byte by byte; no NUL
      * @return the mutex
@@ -256,7 +272,8 @@ public final class LockFile implements AutoCloseable {
      * @throws LockMismatchException if there is a lock of another type with that name
      */
     public SharedMutex mutex(String name) {
-        Object known = attachment.locks().get(Objects.requireNonNull(name, "name"));
+        Objects.requireNonNull(name, "name");
+        Object known = closed ? null : attachment.locks().get(name);
         return known instanceof SharedMutex mutex && attachment.trouble() == null ? mutex : mutex(name, -1, null);
     }
 
@@ -289,11 +306,11 @@ public final class LockFile implements AutoCloseable {
         Objects.requireNonNull(name, "name");
         Builder.require(payloadBytes >= -1 && payloadBytes <= Header.maxPayload(), "payloadBytes", payloadBytes,
                 "-1 to " + Header.maxPayload());
-        return attachment.guarded(() -> {
+        return guarded(() -> {
             attachment.check();
-            boolean strict = ownerDeath == null ? attachment.settings().strict() : ownerDeath == OwnerDeath.STRICT;
+            boolean refusing = ownerDeath == null ? strict : ownerDeath == OwnerDeath.STRICT;
             int number = attachment.insert(
-                    name, Layout.MUTEX, strict ? Layout.STRICT : 0, Math.max(payloadBytes, 0));
+                    name, Layout.MUTEX, refusing ? Layout.STRICT : 0, Math.max(payloadBytes, 0));
             requireMutex(number, name);
             long size = attachment.payloadSize(number);
             if (payloadBytes >= 0 && size != payloadBytes) {
@@ -307,6 +324,14 @@ public final class LockFile implements AutoCloseable {
             }
             return object(name, number);
         });
+    }
+
+    /** Whatever looks into the file through this handle. */
+    private <T> T guarded(Supplier<T> look) {
+        if (closed) {
+            throw new LockFileClosedException(path());
+        }
+        return attachment.guarded(look);
     }
 
     private void requireMutex(int number, String name) {
@@ -331,7 +356,7 @@ public final class LockFile implements AutoCloseable {
      */
     public Optional<SharedMutex> find(String name) {
         Objects.requireNonNull(name, "name");
-        return attachment.guarded(() -> {
+        return guarded(() -> {
             int number = attachment.find(name);
             if (number < 0) {
                 return Optional.empty();
@@ -347,7 +372,7 @@ public final class LockFile implements AutoCloseable {
      * @return a new list, in no order
      */
     public List<String> names() {
-        return attachment.guarded(attachment::names);
+        return guarded(attachment::names);
     }
 
     /**
@@ -366,7 +391,7 @@ public final class LockFile implements AutoCloseable {
      * @return a new list, in the order of their slots
      */
     public List<Participant> participants() {
-        return attachment.guarded(attachment.participants()::list);
+        return guarded(attachment.participants()::list);
     }
 
     /**
@@ -379,7 +404,7 @@ public final class LockFile implements AutoCloseable {
         if (attachment.participant == 0) {
             attachment.check();
         }
-        return attachment.guarded(() -> attachment.participants().describe(attachment.participant));
+        return guarded(() -> attachment.participants().describe(attachment.participant));
     }
 
     /**
@@ -392,7 +417,8 @@ public final class LockFile implements AutoCloseable {
      *     namespace, is no longer the process that attached, or this process may not
      */
     public void evict(Participant participant) throws EvictionException {
-        Eviction.evict(attachment.guarded(() -> attachment.participants().describe(participant.id())),
+        Objects.requireNonNull(participant, "participant");
+        Eviction.evict(guarded(() -> attachment.participants().describe(participant.id())),
                 attachment.participant);
     }
 
@@ -406,7 +432,7 @@ public final class LockFile implements AutoCloseable {
     }
 
     /**
-     * Gives up this handle. The last one in a process detaches it: waiters get {@link LockFileClosedException}, locks that
+     * Gives up this handle: it finds no locks any more. The last one in a process detaches it: waiters get {@link LockFileClosedException}, locks that
      * are still held become abandoned, and payloads can't be accessed any more. The file and its locks stay. Has no
      * effect the second time.
      */
@@ -420,7 +446,7 @@ public final class LockFile implements AutoCloseable {
 
     @Override
     public String toString() {
-        RuntimeException trouble = attachment.trouble();
-        return "LockFile[%s%s]".formatted(attachment.path(), trouble == null ? "" : ", " + trouble.getMessage());
+        RuntimeException trouble = closed ? new LockFileClosedException(path()) : attachment.trouble();
+        return "LockFile[%s]".formatted(trouble == null ? path() : trouble.getMessage()); // which names the path
     }
 }

@@ -12,10 +12,9 @@ public final class OwnerDiedException extends IllegalStateException {
      * Creates the exception.
      *
      * @param lock the lock
-     * @param owner who died, for people
+     * @param lastOwner who died, or failed to repair what one who died had left, for people
      */
-    public OwnerDiedException(String lock, String owner) {
-        super("the last owner of lock \"%s\" died with it: %s. Repair what it protects by recover()".formatted(
-                lock, owner));
+    public OwnerDiedException(String lock, String lastOwner) {
+        super("lock \"%s\" is abandoned, %s. Repair what it protects by recover()".formatted(lock, lastOwner));
     }
 }

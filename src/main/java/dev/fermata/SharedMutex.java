@@ -201,12 +201,16 @@ public final class SharedMutex implements Lock {
      */
     public void lock(Duration timeout) throws LockTimeoutException, InterruptedException {
         if (!within(Thread.currentThread(), nanos(timeout), TimeUnit.NANOSECONDS)) {
-            throw new LockTimeoutException(name, timeout, info().toString());
+            throw timedOut(timeout);
         }
     }
 
+    private LockTimeoutException timedOut(Duration timeout) {
+        return new LockTimeoutException(name, timeout, state());
+    }
+
     private static long nanos(Duration timeout) {
-        return TimeUnit.NANOSECONDS.convert(timeout); // saturates
+        return TimeUnit.NANOSECONDS.convert(Objects.requireNonNull(timeout, "timeout")); // saturates
     }
 
     private boolean within(Object taker, long timeout, TimeUnit unit) throws InterruptedException {
@@ -332,7 +336,9 @@ public final class SharedMutex implements Lock {
             Word.storePlain(entry, Layout.E_RECOVERED, Word.loadPlain(entry, Layout.E_RECOVERED) + 1);
             Failpoint.after("lock: told");
             if (handler == null && !recovering) {
-                attachment.defer(() -> warnOfDeath(stamp));
+                String last = lastOwner(stamp); // now, as another may soon have its slot
+                attachment.defer(() -> LOG.log(Level.WARNING, "lock \"{0}\" of {1}: {2}. What it protects may be half"
+                        + " written: see ownerDied() and onOwnerDeath()", name, attachment.path(), last));
             }
             return Outcome.TAKEN;
         }
@@ -453,6 +459,7 @@ public final class SharedMutex implements Lock {
     private void rehearse() {
         rehearsed = true;
         attachment.repair(offset);
+        lastOwner(Word.loadLong(entry, Layout.E_HOLDER));
     }
 
     /** Sleeps; where it may take long, beside the owner's lifeline, so that its death needs no guardian's help. */
@@ -540,7 +547,7 @@ public final class SharedMutex implements Lock {
             } else if (!reported && System.nanoTime() - since >= stuckAfter) {
                 reported = true;
                 LOG.log(Level.WARNING, "lock \"{0}\" of {1} has not moved for {2} ms: {3}", name, attachment.path(),
-                        (System.nanoTime() - since) / 1_000_000, info());
+                        (System.nanoTime() - since) / 1_000_000, state());
             }
         }
     }
@@ -558,21 +565,35 @@ public final class SharedMutex implements Lock {
     }
 
     private void repairBy(Consumer<SharedMutex> repair, Object taker) {
+        long me = Thread.currentThread().threadId();
+        long fence = loadFence();
+        holder = me; // for a token, too: the handler may do what a holder may
         boolean repaired = false;
         try {
             repair.accept(this);
             repaired = true;
         } finally {
-            if (!repaired && holder == idOf(taker)) {
+            if (!repaired && holder == me) {
                 release(taker, Layout.ABANDONED);
             }
         }
+        if (attachment.id == 0) { // closed by the handler, or lost meanwhile
+            release(taker);
+            attachment.check();
+        }
+        if (holder != me || loadFence() != fence) {
+            throw new IllegalMonitorStateException("the repair after an owner's death released lock \"" + name
+                    + "\"; expected that it leaves that to whoever acquires the lock");
+        }
+        holder = idOf(taker);
     }
 
     /**
      * What to do when the lock is acquired after its owner's death: it runs under the lock, in the thread that acquires
-     * it and before {@code lock} returns. If it throws, the lock stays abandoned, {@code lock} throws the same, and the
-     * next one is told. In this process only; the last handler that was set counts.
+     * it and before {@code lock} returns. It may do what a holder may, but for releasing the lock, and re-enter it, also
+     * where a {@link Hold} is acquired. If it throws, the lock stays abandoned, {@code lock} throws the same, and the
+     * next one is told; if it has released the lock, {@code lock} throws {@link IllegalMonitorStateException}. In this
+     * process only; the last handler that was set counts.
      *
      * @param handler what to do, or {@code null} to log a warning
      */
@@ -615,23 +636,19 @@ public final class SharedMutex implements Lock {
         return ownerDied;
     }
 
-    private void warnOfDeath(long stamp) {
-        String who;
-        try {
-            who = describe(stamp);
-        } catch (IllegalStateException closedMeanwhile) {
-            who = "unknown, as the file is closed";
-        }
-        LOG.log(Level.WARNING, "the last owner of lock \"{0}\" of {1} died with it: {2}", name, attachment.path(), who);
-    }
-
     private OwnerDiedException refused() {
-        return new OwnerDiedException(name, describe(Word.loadLong(entry, Layout.E_HOLDER)));
+        return new OwnerDiedException(name, lastOwner(Word.loadLong(entry, Layout.E_HOLDER)));
     }
 
-    private String describe(long stamp) {
-        return attachment.isValidId((int) (stamp >>> 32))
-                ? attachment.describe((int) (stamp >>> 32), stamp & 0xffff_ffffL) : "unknown";
+    /** What became of the last owner of an abandoned lock, for people. */
+    private String lastOwner(long stamp) {
+        int id = (int) (stamp >>> 32);
+        if (!attachment.isValidId(id)) {
+            return "its last owner died with it";
+        }
+        return (attachment.participants().describe(id).alive()
+                ? "its last owner could not repair it: " : "its last owner died with it: ")
+                + attachment.describe(id, stamp & 0xffff_ffffL);
     }
 
     // ---- unlock ----
@@ -780,7 +797,7 @@ public final class SharedMutex implements Lock {
     public Hold acquire(Duration timeout) throws LockTimeoutException, InterruptedException {
         Hold hold = new Hold(this);
         if (!within(hold, nanos(timeout), TimeUnit.NANOSECONDS)) {
-            throw new LockTimeoutException(name, timeout, info().toString());
+            throw timedOut(timeout);
         }
         return issued(hold);
     }
@@ -798,13 +815,20 @@ public final class SharedMutex implements Lock {
      *
      * @return the token, above 0
      * @throws IllegalMonitorStateException if the current thread does not hold the lock
+     * @throws LockFileClosedException if the file was closed
      */
     public long fence() {
         requireHeld();
+        return loadFence();
+    }
+
+    private long loadFence() {
         try {
             return Word.loadLongPlain(entry, Layout.E_FENCE);
         } catch (InternalError e) {
             throw lost(e);
+        } catch (IllegalStateException e) {
+            throw closedOr(e);
         }
     }
 
@@ -848,10 +872,10 @@ public final class SharedMutex implements Lock {
     /**
      * Whether the current thread holds it, as a thread.
      *
-     * @return whether it does
+     * @return whether it does; false after the file was closed
      */
     public boolean isHeldByCurrentThread() {
-        return holder == Thread.currentThread().threadId();
+        return holder == Thread.currentThread().threadId() && !attachment.isUnmapped();
     }
 
     /**
@@ -934,11 +958,16 @@ public final class SharedMutex implements Lock {
         return attachment.translated(e);
     }
 
+    /** Who holds it, in one line. */
+    private String state() {
+        return info() + (holder == TOKEN ? ", by a Hold of this process, whose close() releases it" : "");
+    }
+
     @Override
     public String toString() {
         String state;
         try {
-            state = info().toString();
+            state = state();
         } catch (IllegalStateException unusable) {
             state = unusable.getMessage();
         }

@@ -17,14 +17,17 @@ import dev.fermata.testing.Waiter;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.channels.FileChannel;
+import java.nio.file.FileSystems;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.PosixFilePermissions;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeSet;
@@ -115,6 +118,25 @@ class LockFileTest {
         assertThrows(IllegalArgumentException.class, () -> builder.payload(-1));
         assertThrows(IllegalArgumentException.class, () -> builder.payload(Long.MAX_VALUE));
         assertThrows(IllegalArgumentException.class, () -> builder.label("x".repeat(129)));
+        for (String permissions : List.of("r--r--r--", "-w--w--w-", "---rw-rw-")) {
+            assertThrows(IllegalArgumentException.class,
+                    () -> builder.permissions(PosixFilePermissions.fromString(permissions)));
+        }
+        for (Duration stuckAfter : List.of(Duration.ZERO, Duration.ofNanos(-1))) {
+            assertThrows(IllegalArgumentException.class, () -> builder.stuckAfter(stuckAfter));
+        }
+        assertThrows(IllegalArgumentException.class, () -> LockFile.builder(Path.of("")));
+        assertFalse(Files.exists(path));
+    }
+
+    @Test
+    void aPathInAnArchiveIsNotTakenForOneOfTheDisk() throws Exception {
+        Path archive = place.directory().resolve("archive.zip");
+        try (var zip = FileSystems.newFileSystem(archive, Map.of("create", "true"))) {
+            Path inside = zip.getPath(path.toString());
+            assertThrows(IllegalArgumentException.class, () -> LockFile.open(inside));
+            assertFalse(Files.exists(path));
+        }
     }
 
     @Test
@@ -195,6 +217,45 @@ class LockFileTest {
             file.mutex("m").lock(); // still open
             file.mutex("m").unlock();
         }
+    }
+
+    @Test
+    void everyHandleHasItsOwnWordOnOwnerDeath() throws Exception {
+        try (LockFile first = LockFile.open(path);
+                LockFile second = LockFile.builder(path).ownerDeath(OwnerDeath.STRICT).open()) {
+            assertEquals(OwnerDeath.STRICT, second.mutex("of the second").info().ownerDeath());
+            assertEquals(OwnerDeath.GRANT, first.mutex("of the first").info().ownerDeath());
+        }
+    }
+
+    @Test
+    void aClosedHandleFindsNothingThoughAnotherIsOpen() throws Exception {
+        try (LockFile open = LockFile.open(path)) {
+            LockFile closed = LockFile.open(path);
+            SharedMutex mutex = closed.mutex("m");
+            closed.close();
+            assertThrows(LockFileClosedException.class, () -> closed.mutex("m"));
+            assertThrows(LockFileClosedException.class, () -> closed.mutex("new"));
+            assertThrows(LockFileClosedException.class, closed::names);
+            assertThrows(LockFileClosedException.class, () -> closed.find("m"));
+            assertThrows(LockFileClosedException.class, closed::participants);
+            assertThrows(LockFileClosedException.class, closed::self);
+            assertEquals(List.of("m"), open.names());
+            mutex.lock();
+            mutex.unlock();
+        }
+    }
+
+    @Test
+    void afterClosingNobodyHoldsWhatWasHeld() throws Exception {
+        LockFile file = LockFile.open(path);
+        SharedMutex mutex = file.mutex("m");
+        mutex.lock();
+        file.close();
+        assertFalse(mutex.isHeldByCurrentThread());
+        assertEquals(0, mutex.holdCount());
+        assertThrows(LockFileClosedException.class, mutex::fence);
+        assertThrows(LockFileClosedException.class, mutex::unlock);
     }
 
     @Test

@@ -192,6 +192,88 @@ class RecoveryTest {
         assertEquals(1, repairs.get());
     }
 
+    /** The lock is abandoned, and nobody here waits for it. */
+    private void abandon() throws Exception {
+        try (LockPeer holder = LockPeer.start(place.file())) {
+            holder.ask("lock m");
+            holder.kill();
+        }
+        while (file.participants().size() > 1) {
+            Thread.sleep(1);
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void theHandlerMayDoWhatAHolderMay(boolean token) throws Exception {
+        abandon();
+        AtomicInteger repairs = new AtomicInteger();
+        mutex.onOwnerDeath(m -> {
+            assertTrue(m.ownerDied());
+            assertTrue(m.fence() > 1);
+            m.lock();
+            assertEquals(2, m.holdCount());
+            m.unlock();
+            repairs.incrementAndGet();
+        });
+        if (token) {
+            try (Hold hold = mutex.acquire()) {
+                assertTrue(hold.ownerDied());
+                assertFalse(mutex.isHeldByCurrentThread());
+                assertFalse(mutex.tryLock());
+            }
+        } else {
+            mutex.lock();
+            mutex.unlock();
+        }
+        assertEquals(1, repairs.get());
+        assertEquals(LockInfo.State.FREE, mutex.info().state());
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void aHandlerThatReleasesTheLockGivesItToNobody(boolean again) throws Exception {
+        abandon();
+        mutex.onOwnerDeath(m -> {
+            m.unlock();
+            if (again) {
+                m.lock();
+            }
+        });
+        assertThrows(IllegalMonitorStateException.class, mutex::lock);
+        if (again) {
+            mutex.unlock(); // what the handler took is the handler's
+        }
+        assertFalse(mutex.isHeldByCurrentThread());
+        assertEquals(LockInfo.State.FREE, mutex.info().state());
+    }
+
+    @Test
+    void aHandlerThatClosesTheFileLeavesTheLockToOthers() throws Exception {
+        abandon();
+        mutex.onOwnerDeath(m -> file.close());
+        assertThrows(LockFileClosedException.class, mutex::lock);
+        assertFalse(mutex.isHeldByCurrentThread());
+        try (LockPeer next = LockPeer.start(place.file())) {
+            assertEquals("locked, owner died", next.ask("lock m"));
+        }
+    }
+
+    @Test
+    void aRepairThatFailsIsNotTakenForADeath() throws Exception {
+        reopen(LockFile.builder(place.file()).ownerDeath(OwnerDeath.STRICT));
+        abandon();
+        OwnerDiedException died = assertThrows(OwnerDiedException.class, mutex::lock);
+        assertTrue(died.getMessage().contains("its last owner died with it: pid"), died.getMessage());
+        assertThrows(IllegalArgumentException.class, () -> mutex.recover(() -> {
+            throw new IllegalArgumentException("cannot repair");
+        }));
+        OwnerDiedException failed = assertThrows(OwnerDiedException.class, mutex::lock);
+        assertTrue(failed.getMessage().contains("could not repair it: pid " + ProcessHandle.current().pid()),
+                failed.getMessage());
+        assertTrue(mutex.recover(() -> { }));
+    }
+
     @Test
     void aHandlerThatThrowsLeavesTheLockAbandonedForTheNextSleeper() throws Exception {
         try (LockPeer holder = LockPeer.start(place.file());

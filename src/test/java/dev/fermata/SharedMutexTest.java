@@ -286,7 +286,10 @@ class SharedMutexTest {
         assertThrows(IllegalMonitorStateException.class, mutex::unlock);
         assertFalse(mutex.tryLock());
         assertTrue(mutex.tryAcquire().isEmpty());
-        assertThrows(LockTimeoutException.class, () -> mutex.acquire(Duration.ofMillis(1)));
+        LockTimeoutException late =
+                assertThrows(LockTimeoutException.class, () -> mutex.acquire(Duration.ofMillis(1)));
+        assertTrue(late.getMessage().contains("by a Hold of this process"), late.getMessage());
+        assertEquals("Hold[\"%s\", fence %d]".formatted(mutex.name(), hold.fence()), hold.toString());
         Waiter.run(hold::close).result();
         hold.close(); // no effect
         try (Hold next = mutex.acquire(Duration.ofSeconds(1))) {

@@ -292,6 +292,11 @@ public final class Attachment {
         return why == null ? null : why.get();
     }
 
+    /** Whether the file was closed here: then what this process held is abandoned. */
+    public boolean isUnmapped() {
+        return !memory.scope().isAlive();
+    }
+
     /** Throws where nothing can be acquired any more. */
     public void check() {
         Supplier<RuntimeException> why = trouble;
@@ -330,7 +335,7 @@ public final class Attachment {
 
     /** What an exception from within a lock means: that the mapping was closed, that the file is damaged, or itself. */
     public RuntimeException translated(IllegalStateException e) {
-        if (!memory.scope().isAlive()) {
+        if (isUnmapped()) {
             RuntimeException why = trouble();
             return why == null ? new LockFileClosedException(path) : why;
         }

@@ -19,6 +19,7 @@ final class Creation {
 
     private static final int ENOSPC = 28;
     private static final int EFBIG = 27;
+    private static final int ELOOP = 40;
     private static final int EDQUOT = 122;
     private static final int EINTR = 4;
 
@@ -173,7 +174,9 @@ final class Creation {
             case Posix.EROFS -> new LockFileException(Reason.NOT_PERMITTED, path, found,
                     "locking writes into the file; readOnly() only looks into it");
             case Posix.ENOENT, Posix.ENOTDIR -> new LockFileException(Reason.NOT_FOUND, path, found,
-                    "create it, or its directory, first");
+                    "create it, or its directory, first; with mustExist() and readOnly() no file is made");
+            case ELOOP -> new LockFileException(Reason.NOT_FOUND, path, found,
+                    "its symbolic links lead in a circle; name the file itself");
             default -> new LockFileException(Reason.REFUSED_BY_KERNEL, path, found, "see the kernel's answer");
         };
     }

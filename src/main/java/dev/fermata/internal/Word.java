@@ -248,7 +248,7 @@ public final class Word {
     public DamagedMappingException lost() {
         return new DamagedMappingException(
                 ("the page of the word at offset %d is gone;"
-                        + " was the file truncated, or is the disk full? Map a fresh file")
+                        + " was the file truncated, or is the disk full? Use a fresh file")
                         .formatted(offset),
                 null);
     }
