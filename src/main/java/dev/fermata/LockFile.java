@@ -435,6 +435,9 @@ public final class LockFile implements AutoCloseable {
      * Gives up this handle: it finds no locks any more. The last one in a process detaches it: waiters get {@link LockFileClosedException}, locks that
      * are still held become abandoned, and payloads can't be accessed any more. The file and its locks stay. Has no
      * effect the second time.
+     *
+     * <p>A thread that is inside a method of a lock just then may find its interrupt flag set beside that exception:
+     * HotSpot does that to threads that it meets in a mapping that is being closed.
      */
     @Override
     public synchronized void close() {

@@ -803,7 +803,7 @@ public final class SharedMutex implements Lock {
     }
 
     private Hold issued(Hold hold) {
-        hold.acquired(Word.loadLongPlain(entry, Layout.E_FENCE), ownerDied);
+        hold.acquired(loadFence(), ownerDied);
         return hold;
     }
 
