@@ -250,7 +250,7 @@ public final class LockFile implements AutoCloseable {
         public LockFile open() throws LockFileException {
             return new LockFile(Attachment.open(path, new Settings(participants, capacity,
                     payload < 0 ? (long) capacity * Layout.LINE : payload, symmetric, permissions, create && !readOnly,
-                    anyFileSystem, readOnly, label, ownerDeath == OwnerDeath.STRICT,
+                    anyFileSystem, readOnly, label,
                     java.util.concurrent.TimeUnit.NANOSECONDS.convert(stuckAfter))), ownerDeath == OwnerDeath.STRICT);
         }
 
@@ -272,9 +272,9 @@ public final class LockFile implements AutoCloseable {
      * @throws LockMismatchException if there is a lock of another type with that name
      */
     public SharedMutex mutex(String name) {
-        Objects.requireNonNull(name, "name");
-        Object known = closed ? null : attachment.locks().get(name);
-        return known instanceof SharedMutex mutex && attachment.trouble() == null ? mutex : mutex(name, -1, null);
+        Object known = attachment.locks().get(Objects.requireNonNull(name, "name"));
+        return known instanceof SharedMutex mutex && !closed && attachment.trouble() == null
+                ? mutex : mutex(name, -1, null);
     }
 
     /**
@@ -432,9 +432,9 @@ public final class LockFile implements AutoCloseable {
     }
 
     /**
-     * Gives up this handle: it finds no locks any more. The last one in a process detaches it: waiters get {@link LockFileClosedException}, locks that
-     * are still held become abandoned, and payloads can't be accessed any more. The file and its locks stay. Has no
-     * effect the second time.
+     * Gives up this handle: it finds no locks any more. The last one in a process detaches it: waiters get
+     * {@link LockFileClosedException}, locks that are still held become abandoned, and payloads can't be accessed any
+     * more. The file and its locks stay. Has no effect the second time.
      *
      * <p>A thread that is inside a method of a lock just then may find its interrupt flag set beside that exception:
      * HotSpot does that to threads that it meets in a mapping that is being closed.

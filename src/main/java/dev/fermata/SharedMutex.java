@@ -646,9 +646,9 @@ public final class SharedMutex implements Lock {
         if (!attachment.isValidId(id)) {
             return "its last owner died with it";
         }
-        return (attachment.participants().describe(id).alive()
-                ? "its last owner could not repair it: " : "its last owner died with it: ")
-                + attachment.describe(id, stamp & 0xffff_ffffL);
+        Participant last = attachment.participants().describe(id);
+        return "its last owner %s: %s, %s".formatted(last.alive() ? "could not repair it" : "died with it", last,
+                attachment.participants().describeThread(last.slot(), stamp & 0xffff_ffffL));
     }
 
     // ---- unlock ----

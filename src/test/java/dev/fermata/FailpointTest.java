@@ -141,12 +141,13 @@ class FailpointTest {
         mutex.lock();
         try (LockPeer holder = LockPeer.start(place.file()); LockPeer waiter = LockPeer.start(place.file())) {
             waiter.tell("lock m");
-            Thread.sleep(20);
+            waiter.awaitAsleep();
             mutex.unlock();
             waiter.expect("locked");
             assertEquals("half done", waiter.ask("half m"));
             holder.tell("lock m");
-            Thread.sleep(20);
+            holder.awaitAsleep();
+            SharedMutexTest.awaitHeir(mutex);
             close();
             holder.kill();
             waiter.kill();
@@ -302,7 +303,7 @@ class FailpointTest {
                 victim.tell(openStep());
                 victim.expect("opened");
                 victim.tell("lock m");
-                Thread.sleep(20);
+                victim.awaitAsleep();
                 holder.kill();
                 victim.awaitDeath();
             }

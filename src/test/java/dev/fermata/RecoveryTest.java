@@ -168,11 +168,8 @@ class RecoveryTest {
         assertEquals(0, mutex.payload().get(JAVA_LONG, 0));
     }
 
-    @ParameterizedTest
-    @ValueSource(strings = {"acquire", "acquire within", "tryAcquire", "tryLock"})
-    void theHandlerRunsOnceHoweverTheLockIsTaken(String how) throws Exception {
-        AtomicInteger repairs = new AtomicInteger();
-        mutex.onOwnerDeath(m -> repairs.incrementAndGet());
+    /** The lock is abandoned, and nobody here waits for it. */
+    private void abandon() throws Exception {
         try (LockPeer holder = LockPeer.start(place.file())) {
             holder.ask("lock m");
             holder.kill();
@@ -180,6 +177,14 @@ class RecoveryTest {
         while (file.participants().size() > 1) {
             Thread.sleep(1);
         }
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"acquire", "acquire within", "tryAcquire", "tryLock"})
+    void theHandlerRunsOnceHoweverTheLockIsTaken(String how) throws Exception {
+        AtomicInteger repairs = new AtomicInteger();
+        mutex.onOwnerDeath(m -> repairs.incrementAndGet());
+        abandon();
         switch (how) {
             case "acquire" -> mutex.acquire().close();
             case "acquire within" -> mutex.acquire(Duration.ofSeconds(10)).close();
@@ -190,17 +195,6 @@ class RecoveryTest {
             }
         }
         assertEquals(1, repairs.get());
-    }
-
-    /** The lock is abandoned, and nobody here waits for it. */
-    private void abandon() throws Exception {
-        try (LockPeer holder = LockPeer.start(place.file())) {
-            holder.ask("lock m");
-            holder.kill();
-        }
-        while (file.participants().size() > 1) {
-            Thread.sleep(1);
-        }
     }
 
     @ParameterizedTest

@@ -454,12 +454,6 @@ public final class Attachment {
         }
     }
 
-    /** Who has that id and which thread of it, for people. */
-    public String describe(int owner, long thread) {
-        int slot = Layout.slot(owner);
-        return participants.describe(owner) + ", " + participants.describeThread(slot, thread);
-    }
-
     /** Has another thread do what would hold up the caller, who may hold a lock: to write a log, for one. */
     public void defer(Runnable note) {
         guardian.defer(note);

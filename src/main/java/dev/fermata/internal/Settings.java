@@ -7,14 +7,13 @@ package dev.fermata.internal;
  * @param permissions of a new file, as an octal mode
  * @param create whether to create a file that is missing
  * @param readOnly only to look into it
- * @param strict whether new locks refuse after an owner's death
  * @param stuckAfter in ns
  */
 public record Settings(int participants, int capacity, long payload, boolean symmetric, int permissions, boolean create,
-        boolean anyFileSystem, boolean readOnly, String label, boolean strict, long stuckAfter) {
+        boolean anyFileSystem, boolean readOnly, String label, long stuckAfter) {
     /** The same, but that nothing is created. */
     Settings forInspection() {
         return new Settings(participants, capacity, payload, symmetric, permissions, false, anyFileSystem, true, label,
-                strict, stuckAfter);
+                stuckAfter);
     }
 }

@@ -83,10 +83,13 @@ public final class LockPeer implements AutoCloseable {
         }
     }
 
-    /** Returns when it sleeps on a lock, for longer than the moment that a first sleep lasts. */
+    /** Returns when it sleeps on a lock, for longer than the moment that a first sleep lasts; fails if it ends. */
     public void awaitAsleep() throws IOException {
         int tid = Kernel.mainThread(pid());
         while (!Kernel.isAsleepOnSeveral(pid(), tid)) {
+            if (!child.process().isAlive()) {
+                throw new AssertionError("the peer was to sleep, but ended");
+            }
             LockSupport.parkNanos(100_000);
         }
     }
