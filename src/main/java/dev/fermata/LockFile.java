@@ -413,13 +413,13 @@ public final class LockFile implements AutoCloseable {
      * descriptor, so that no other process can be hit.
      *
      * @param participant whom, from {@link #participants} or {@link LockInfo#owner}
-     * @throws EvictionException if nothing was done: it is dead already or this very process, is in another pid
-     *     namespace, is no longer the process that attached, or this process may not
+     * @throws EvictionException if nothing was done: it is dead already or this very process, is of another file, is in
+     *     another pid namespace, is no longer the process that attached, or this process may not
      */
     public void evict(Participant participant) throws EvictionException {
         Objects.requireNonNull(participant, "participant");
-        Eviction.evict(guarded(() -> attachment.participants().describe(participant.id())),
-                attachment.participant);
+        Eviction.evict(participant, guarded(() -> attachment.isValidId(participant.id())
+                ? attachment.participants().describe(participant.id()) : null));
     }
 
     /**

@@ -579,6 +579,9 @@ public final class SharedMutex implements Lock {
             attachment.check();
         }
         if (holder != me || loadFence() != fence) {
+            if (holder == me) {
+                release(taker); // it has taken the lock again
+            }
             throw new IllegalMonitorStateException("the repair after an owner's death released lock \"" + name
                     + "\"; expected that it leaves that to whoever acquires the lock");
         }
@@ -589,8 +592,8 @@ public final class SharedMutex implements Lock {
      * What to do when the lock is acquired after its owner's death: it runs under the lock, in the thread that acquires
      * it and before {@code lock} returns. It may do what a holder may, but for releasing the lock, and re-enter it, also
      * where a {@link Hold} is acquired. If it throws, the lock stays abandoned, {@code lock} throws the same, and the
-     * next one is told; if it has released the lock, {@code lock} throws {@link IllegalMonitorStateException}. In this
-     * process only; the last handler that was set counts.
+     * next one is told; if it has released the lock, {@code lock} throws {@link IllegalMonitorStateException}, and the lock
+     * is not held even if the handler has taken it again. In this process only; the last handler that was set counts.
      *
      * @param handler what to do, or {@code null} to log a warning
      */
@@ -715,8 +718,11 @@ public final class SharedMutex implements Lock {
             // Closed meanwhile: then the closer gives back what this process holds, and wakes.
             throw closedOr(e);
         }
-        if (attachment.id == 0 && attachment.trouble() instanceof LockFileReplacedException replaced) {
-            throw replaced;
+        if (attachment.id == 0) {
+            RuntimeException why = attachment.trouble();
+            if (why instanceof LockFileReplacedException || why instanceof DamagedMappingException) {
+                throw why;
+            }
         }
     }
 

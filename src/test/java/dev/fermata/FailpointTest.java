@@ -97,8 +97,8 @@ class FailpointTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"create: opened", "create: reserved", "create: cells written", "create: header written",
-        "create: linked", "attach: A locked", "attach: alone", "reset: swept", "attach: U shared",
+    @ValueSource(strings = {"create: opened", "create: reserved", "create: cells written", "create: index written",
+        "create: header written", "create: linked", "attach: A locked", "attach: alone", "reset: swept", "attach: U shared",
         "attach: byte locked", "attach: list set", "attach: claimed", "attach: introduced", "attach: A released"})
     void inMakingTheFile(String step) throws Exception {
         try (LockPeer victim = victim(step)) {
@@ -112,7 +112,8 @@ class FailpointTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"finish: marked", "create: reserved", "create: cells written", "create: header written"})
+    @ValueSource(strings = {"finish: marked", "create: reserved", "create: cells written", "create: index written",
+        "create: header written"})
     void inMakingItOfAnEmptyFile(String step) throws Exception {
         Files.createFile(place.file());
         try (LockPeer victim = victim(step)) {

@@ -617,7 +617,7 @@ class LockFileTest {
         Waiter<Boolean> timed = Waiter.call(() -> mutex.tryLock(50, TimeUnit.SECONDS));
         waiter.awaitAsleepOn(mutex.memory(), 4);
         timed.awaitAsleepOnSeveral();
-        place.truncate(grown);
+        place.truncate(0, grown);
         assertThrows(DamagedMappingException.class, waiter::result);
         assertThrows(DamagedMappingException.class, timed::result);
         assertThrows(DamagedMappingException.class, mutex::lock);

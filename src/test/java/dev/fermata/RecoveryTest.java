@@ -7,16 +7,21 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.fermata.LockFileException.Reason;
+import dev.fermata.internal.Layout;
 import dev.fermata.testing.ChildJvm;
+import dev.fermata.testing.Kernel;
 import dev.fermata.testing.LockPath;
 import dev.fermata.testing.LockPeer;
 import dev.fermata.testing.Waiter;
 import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.StandardOpenOption;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Random;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterEach;
@@ -24,6 +29,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Other processes die, or stop, or leave; this one goes on. */
@@ -235,9 +241,6 @@ class RecoveryTest {
             }
         });
         assertThrows(IllegalMonitorStateException.class, mutex::lock);
-        if (again) {
-            mutex.unlock(); // what the handler took is the handler's
-        }
         assertFalse(mutex.isHeldByCurrentThread());
         assertEquals(LockInfo.State.FREE, mutex.info().state());
     }
@@ -335,9 +338,10 @@ class RecoveryTest {
         }
     }
 
+    /** What is left may be nothing, or header and first participants, or all but most of the index and the locks. */
     @ParameterizedTest
-    @ValueSource(booleans = {false, true})
-    void aTruncatedFileIsAnErrorInEveryProcess(boolean grown) throws Exception {
+    @CsvSource({"0, false", "0, true", "8192, true", "139264, true"})
+    void aTruncatedFileIsAnErrorInEveryProcess(long left, boolean grown) throws Exception {
         try (LockPeer holder = LockPeer.start(place.file());
                 LockPeer waiter = LockPeer.start(place.file());
                 LockPeer timed = LockPeer.start(place.file())) {
@@ -345,7 +349,7 @@ class RecoveryTest {
             waiter.tell("lock m");
             timed.tell("within m 50000");
             SharedMutexTest.awaitHeir(mutex);
-            place.truncate(grown);
+            place.truncate(left, grown);
             for (LockPeer peer : List.of(waiter, timed)) {
                 String answer = peer.answer();
                 assertTrue(answer.startsWith("DamagedMappingException "), answer);
@@ -355,6 +359,98 @@ class RecoveryTest {
                 assertTrue(answer.startsWith("DamagedMappingException "), answer);
             }
             assertThrows(DamagedMappingException.class, mutex::lock);
+        }
+        LockFileException e = assertThrows(LockFileException.class, () -> LockFile.open(place.file()));
+        assertEquals(left == 0 && grown ? Reason.NOT_A_LOCK_FILE : Reason.DAMAGED, e.reason(), e.getMessage());
+    }
+
+    @Test
+    void aFileThatLostNothingButItsEndIsDamagedForThoseWhoDoNotWait() throws Exception {
+        mutex.lock();
+        place.truncate(java.nio.file.Files.size(place.file()) - 4096, true);
+        while (true) { // its locks are whole
+            try {
+                mutex.unlock();
+                mutex.lock();
+                Thread.sleep(1);
+            } catch (DamagedMappingException seen) {
+                break;
+            }
+        }
+        assertThrows(DamagedMappingException.class, () -> file.mutex("m"));
+    }
+
+    @Test
+    void aNameInAHoleOfTheIndexIsNotMadeAgain() throws Exception {
+        mutex.lock();
+        try (LockPeer known = LockPeer.start(place.file()); LockPeer stranger = LockPeer.start(place.file())) {
+            assertEquals("taken", known.ask("try m 0"));
+            place.punch(135_168, 32_768); // of 64 participants and 1024 locks
+            String answer = stranger.ask("try m 0");
+            assertTrue(answer.startsWith("DamagedMappingException "), answer);
+            answer = known.ask("mutex other");
+            assertTrue(answer.startsWith("DamagedMappingException "), answer);
+        }
+    }
+
+    @Test
+    void aNameInAHoleOfTheEntriesIsNotMadeAgain() throws Exception {
+        try (LockPeer holder = LockPeer.start(place.file()); LockPeer stranger = LockPeer.start(place.file())) {
+            assertEquals("locked", holder.ask("lock m"));
+            place.punch(167_936, 4096);
+            String answer = stranger.ask("try m 0");
+            assertTrue(answer.startsWith("DamagedMappingException "), answer);
+            answer = holder.ask("unlock m");
+            assertTrue(answer.startsWith("DamagedMappingException "), answer);
+        }
+    }
+
+    /** A participant's line that something else wrote over is not taken for a death. */
+    @Test
+    void anOverwrittenCellIsDamageAndNoDeath() throws Exception {
+        Random random = new Random(20_261_203);
+        try (LockPeer holder = LockPeer.start(place.file())) {
+            assertEquals("locked", holder.ask("lock m"));
+            int slot = mutex.info().owner().orElseThrow().slot();
+            byte[] line = new byte[64];
+            random.nextBytes(line);
+            try (FileChannel channel = FileChannel.open(place.file(), StandardOpenOption.WRITE)) {
+                channel.write(ByteBuffer.wrap(line), Layout.HEADER + (long) slot * Layout.PARTICIPANT);
+            }
+            assertThrows(DamagedMappingException.class, () -> mutex.tryLock(10, TimeUnit.SECONDS));
+        }
+    }
+
+    /** Opening meets the damage at any of its steps: the process is stopped there. */
+    @ParameterizedTest
+    @ValueSource(strings = {"attach: A locked", "attach: U shared", "attach: list set", "attach: claimed",
+        "attach: introduced", "attach: A released"})
+    void openingAFileThatIsBeingTruncatedEnds(String step) throws Exception {
+        try (LockPeer opener = LockPeer.launch("-Ddev.fermata.failpoint=" + step + "#1#stop")) {
+            opener.tell("open " + place.file());
+            Kernel.awaitStopped(opener.pid());
+            place.truncate(0, false);
+            signal(opener, "CONT");
+            String answer = opener.answer();
+            if (answer.equals("opened")) {
+                answer = opener.ask("lock m");
+                assertTrue(answer.startsWith("DamagedMappingException "), answer);
+            } else {
+                assertTrue(answer.startsWith("LockFileException ") && answer.contains(place.file().toString()), answer);
+            }
+        }
+    }
+
+    @Test
+    void closingRightAfterATruncationIsSoonDone() throws Exception {
+        mutex.lock();
+        place.truncate(0, false);
+        file.close();
+        for (Thread thread : Thread.getAllStackTraces().keySet()) {
+            if (thread.getName().startsWith("fermata-guardian " + place.file() + " ")) {
+                thread.join(5000);
+                assertFalse(thread.isAlive(), "the guardian has not ended");
+            }
         }
     }
 
@@ -515,6 +611,32 @@ class RecoveryTest {
             assertThrows(EvictionException.class, () -> file.evict(owner));
         }
         assertThrows(EvictionException.class, () -> file.evict(file.self()));
+    }
+
+    @Test
+    void evictionHitsNobodyElse() throws Exception {
+        try (LockPeer peer = LockPeer.start(place.file());
+                LockFile look = LockFile.builder(place.file()).readOnly().open();
+                LockFile other = LockFile.open(place.directory().resolve("other"))) {
+            assertRefused(look, file.self(), "it is this process");
+            Participant here = file.participants().get(1);
+            assertEquals(peer.pid(), here.pid());
+            assertRefused(other, here, "no participant", "it is dead already", "its id is that of");
+            Participant there = other.self(); // the id is one of this file, too
+            assertRefused(file, new Participant(here.id(), there.slot(), there.pid(), there.pidNamespace(),
+                    there.startTicks(), there.uid(), there.language(), there.label(), there.attached(), true),
+                    "its id is that of");
+            for (int id : new int[] {0, 1, 2, -1, 255, 0x1ff, Integer.MAX_VALUE}) {
+                assertRefused(file, new Participant(id, 1, here.pid(), here.pidNamespace(), here.startTicks(), 0, "Java",
+                        "", here.attached(), true), "can have id");
+            }
+            assertEquals("made", peer.ask("mutex alive"));
+        }
+    }
+
+    private static void assertRefused(LockFile file, Participant participant, String... reasons) {
+        EvictionException e = assertThrows(EvictionException.class, () -> file.evict(participant));
+        assertTrue(List.of(reasons).stream().anyMatch(e.getMessage()::contains), e.getMessage());
     }
 
     @Test

@@ -68,6 +68,7 @@ public final class Attachment {
     private final ConcurrentHashMap<Integer, AtomicInteger> awaited = new ConcurrentHashMap<>();
     private final Thread[] threads = new Thread[Layout.THREADS];
     private volatile Supplier<RuntimeException> trouble;
+    private volatile boolean damaged; // whatever the trouble was first
     private int references = 1;
 
     /** Made by the guardian once it is attached, or for inspection without one. */
@@ -312,10 +313,15 @@ public final class Attachment {
         VarHandle.fullFence();
     }
 
-    /** The file is damaged, as a lock has found: no lock of it can be relied on. Returns what to throw. */
+    /** The file is damaged: no lock of it can be relied on. Returns what to throw. */
     public DamagedMappingException damaged(DamagedMappingException found) {
+        damaged = true;
         fail(() -> new DamagedMappingException(path + ": " + found.getMessage(), found));
         return new DamagedMappingException(path + ": " + found.getMessage(), found.getCause());
+    }
+
+    boolean isDamaged() {
+        return damaged;
     }
 
     void replaced(String found) {
@@ -377,6 +383,7 @@ public final class Attachment {
             throw Directory.damaged("an owner word holds 0x%x".formatted(owner), "1, 2 or a participant");
         }
         long cell = participants.cell(Layout.slot(owner));
+        Recovery.requirePlausible(owner, cell);
         int age = Layout.age(owner, cell);
         if (age < 0 || age == 0 && Layout.lifeline(cell) == 0) {
             throw Directory.damaged("an owner word holds 0x%x, whose participant has not come yet".formatted(owner),

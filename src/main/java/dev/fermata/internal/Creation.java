@@ -114,12 +114,25 @@ final class Creation {
             }
             writeAll(path, fd, cells, header.participant(0));
             Failpoint.after("create: cells written");
+            writeIndex(path, fd, header, arena);
+            MemorySegment end = arena.allocate(Long.BYTES, 8);
+            Word.storeLong(end, 0, Layout.MAGIC);
+            writeAll(path, fd, end, header.end());
+            Failpoint.after("create: index written");
             MemorySegment page = arena.allocate(Layout.HEADER, 8);
             header.writeTo(page);
             writeAll(path, fd, page, 0);
             Failpoint.after("create: header written");
         }
         requireDone(path, "it cannot be synced", POSIX.fsync(fd));
+    }
+
+    private static void writeIndex(Path path, int fd, Header header, Arena arena) throws LockFileException {
+        long size = (long) header.indexLength() * Long.BYTES; // a power of two, as the pieces are
+        MemorySegment vacant = arena.allocate(Math.min(size, 1 << 20), 8).fill((byte) Layout.VACANT);
+        for (long at = 0; at < size; at += vacant.byteSize()) {
+            writeAll(path, fd, vacant, header.index() + at);
+        }
     }
 
     private static void writeAll(Path path, int fd, MemorySegment bytes, long position) throws LockFileException {

@@ -9,7 +9,7 @@ import java.util.List;
 
 /**
  * The names of a lock file (PROTOCOL.md, section 10; model {@code directory.pml}): an index of 64-bit words, each
- * {tag, 1 + entry} or 0, probed linearly. Words are only ever filled, so looking up needs no lock.
+ * {tag, 1 + entry} or VACANT, probed linearly. Words are only ever filled, so looking up needs no lock.
  *
  * <p>An entry belongs to who has put his id into its intent; he fills it, publishes it by a compare-and-set of the
  * index word, and then makes the intent USED. Whoever loses that race looks at the same word again, with the same entry
@@ -71,22 +71,36 @@ final class Directory {
     int find(Name name) {
         int i = (int) name.hash & mask;
         for (int probes = 0; probes <= mask; probes++, i = i + 1 & mask) {
-            long word = Word.loadLongAcquire(memory, header.index() + (long) i * Long.BYTES);
-            if (word == 0) {
-                requireHeader(memory);
+            long word = word(place(i));
+            if (word == Layout.VACANT) {
+                requireWhole();
                 return -1;
             }
-            if ((int) (word >>> 32) == name.tag() && isNamed(entryOf(word), name)) {
+            if (isNamed(word, name)) {
                 return entryOf(word);
             }
         }
         return -1;
     }
 
-    /** In a file that was truncated and grown again nothing is found, and what is inserted there makes second owners. */
-    static void requireHeader(MemorySegment memory) {
-        if (Word.loadLongAcquire(memory, Layout.H_MAGIC) != Layout.MAGIC) {
-            throw damaged("the file's header is gone", "what it was when it was opened");
+    private long place(int i) {
+        return header.index() + (long) i * Long.BYTES;
+    }
+
+    /** A word of the index. Where its page was lost, nothing may be taken for absent: that makes second owners. */
+    private long word(long place) {
+        long word = Word.loadLongAcquire(memory, place);
+        if (word == 0) {
+            throw damaged("the index holds 0 at " + place, "an entry's number, or -1");
+        }
+        return word;
+    }
+
+    /** Where the file's last word is gone, it was truncated and grown again; where its first, a hole was punched. */
+    void requireWhole() {
+        if (Word.loadLongAcquire(memory, Layout.H_MAGIC) != Layout.MAGIC
+                || Word.loadLongAcquire(memory, header.end()) != Layout.MAGIC) {
+            throw damaged("the file's header or end is gone", "what they were when it was opened");
         }
     }
 
@@ -104,15 +118,29 @@ final class Directory {
                 + ". Something else writes into the file, or it was damaged; delete it while nobody uses it", null);
     }
 
-    private boolean isNamed(int number, Name name) {
+    /** Whether a word refers to the entry of that name. An entry that was lost is no entry of another name. */
+    private boolean isNamed(long word, Name name) {
+        if ((int) (word >>> 32) != name.tag()) {
+            return false;
+        }
+        int number = entryOf(word);
         long entry = entry(number);
-        if (Word.loadLong(memory, entry + Layout.E_HASH) != name.hash
-                || Layout.nameLength(Word.loadRelaxed(memory, entry + Layout.E_KIND)) != name.length) {
+        long hash = Word.loadLong(memory, entry + Layout.E_HASH);
+        int length = Layout.nameLength(Word.loadRelaxed(memory, entry + Layout.E_KIND));
+        if ((int) (hash >>> 32) != name.tag() || length == 0) {
+            throw damaged("entry %d has hash 0x%016x and a name of %d bytes".formatted(number, hash, length),
+                    "a hash that begins with 0x%08x, as the index has it".formatted(name.tag()));
+        }
+        if (hash != name.hash || length != name.length) {
             return false;
         }
         long at = name.isInline() ? entry + Layout.E_NAME : region(entry);
         for (int i = 0; i < name.words.length; i++) {
-            if (Word.loadLong(memory, at + (long) i * Long.BYTES) != name.words[i]) {
+            long found = Word.loadLong(memory, at + (long) i * Long.BYTES);
+            if (found != name.words[i]) {
+                if ((found & 0xff) == 0) {
+                    throw damaged("the name of entry " + number + " has a NUL", "none");
+                }
                 return false;
             }
         }
@@ -182,8 +210,8 @@ final class Directory {
     List<String> names() {
         List<String> names = new ArrayList<>();
         for (int i = 0; i <= mask; i++) {
-            long word = Word.loadLongAcquire(memory, header.index() + (long) i * Long.BYTES);
-            if (word != 0) {
+            long word = word(place(i));
+            if (word != Layout.VACANT) {
                 names.add(name(entryOf(word)));
             }
         }
@@ -195,11 +223,11 @@ final class Directory {
         int inHand = -1;
         int i = (int) name.hash & mask;
         for (int probes = 0; probes <= mask; probes++, i = i + 1 & mask) {
-            long place = header.index() + (long) i * Long.BYTES;
+            long place = place(i);
             while (true) {
-                long word = Word.loadLongAcquire(memory, place);
-                if (word != 0) {
-                    if ((int) (word >>> 32) == name.tag() && isNamed(entryOf(word), name)) {
+                long word = word(place);
+                if (word != Layout.VACANT) {
+                    if (isNamed(word, name)) {
                         giveBack(inHand, me);
                         return entryOf(word);
                     }
@@ -210,7 +238,7 @@ final class Directory {
                     fill(inHand, name, parameters, me);
                     Failpoint.after("insert: filled");
                 }
-                if (Word.casLong(memory, place, 0, (long) name.tag() << 32 | inHand + 1)) {
+                if (Word.casLong(memory, place, Layout.VACANT, (long) name.tag() << 32 | inHand + 1)) {
                     Failpoint.after("insert: published");
                     Word.cas(memory, entry(inHand) + Layout.E_INTENT, me, Layout.USED);
                     Failpoint.after("insert: used");
@@ -312,8 +340,8 @@ final class Directory {
         long hash = Word.loadLong(memory, entry(number) + Layout.E_HASH);
         int i = (int) hash & mask;
         for (int probes = 0; probes <= mask; probes++, i = i + 1 & mask) {
-            long word = Word.loadLongAcquire(memory, header.index() + (long) i * Long.BYTES);
-            if (word == 0) {
+            long word = word(place(i));
+            if (word == Layout.VACANT) {
                 return false;
             }
             if ((int) word == number + 1) {

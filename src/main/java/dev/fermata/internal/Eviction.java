@@ -9,12 +9,24 @@ public final class Eviction {
     private Eviction() {
     }
 
-    /** Descriptor first, identity second: what the descriptor stands for cannot change, what the pid stands for can. */
-    public static void evict(Participant participant, int self) throws EvictionException {
+    /**
+     * Descriptor first, identity second: what the descriptor stands for cannot change, what the pid stands for can.
+     *
+     * @param asked whom
+     * @param participant what the file says of the one with that id; {@code null} if there can be none
+     */
+    public static void evict(Participant asked, Participant participant) throws EvictionException {
+        if (participant == null) {
+            throw new EvictionException(asked, "no participant of this file can have id 0x%x".formatted(asked.id()));
+        }
         if (!participant.alive()) {
             throw new EvictionException(participant, "it is dead already");
         }
-        if (participant.id() == self) {
+        if (!isSame(asked, participant)) {
+            throw new EvictionException(asked, "in this file its id is that of " + participant
+                    + "; take it from participants() or info() of the same file");
+        }
+        if (Participants.isThisProcess(participant)) {
             throw new EvictionException(participant, "it is this process");
         }
         if (participant.pid() <= 0 || participant.startTicks() == 0) {
@@ -42,5 +54,11 @@ public final class Eviction {
         } finally {
             Posix.SYSTEM.close(pidfd);
         }
+    }
+
+    /** In another file, another process may have the same id. */
+    private static boolean isSame(Participant one, Participant other) {
+        return one.id() == other.id() && one.pid() == other.pid() && one.pidNamespace() == other.pidNamespace()
+                && one.startTicks() == other.startTicks() && one.attached().equals(other.attached());
     }
 }

@@ -64,6 +64,7 @@ final class Guardian {
     private Arena arena;
     private MemorySegment memory;
     private Participants participants;
+    private Directory directory;
     private Recovery recovery;
     private RobustPage page;
     private int slot;
@@ -88,15 +89,20 @@ final class Guardian {
     private void run() {
         try {
             open();
-            attached.complete(attachment);
         } catch (Throwable refused) {
-            giveUp();
-            attached.completeExceptionally(refused);
+            try {
+                giveUp();
+            } catch (Throwable lost) {
+                refused.addSuppressed(lost);
+            } finally {
+                attached.completeExceptionally(asRefusal(refused));
+            }
             return;
         }
         boolean detached = false;
         while (!detached) {
             try {
+                attached.complete(attachment); // in here, as a fault of before may be told only now
                 detached = watch();
             } catch (Throwable unexpected) {
                 Thread.onSpinWait(); // even out of memory it stays: its end would be taken for the process's
@@ -107,6 +113,24 @@ final class Guardian {
     }
 
     // ---- opening ----
+
+    /** Damage that is met while opening is a reason why the file cannot be opened. */
+    private Throwable asRefusal(Throwable refused) {
+        try {
+            return switch (refused) {
+                case InternalError lost -> asRefusal(DamagedMappingException.of(lost));
+                case DamagedMappingException damaged -> {
+                    LockFileException refusal = new LockFileException(Reason.DAMAGED, path, damaged.getMessage(),
+                            "it was damaged before or while it was opened");
+                    refusal.initCause(damaged);
+                    yield refusal;
+                }
+                default -> refused;
+            };
+        } catch (InternalError other) {
+            return other;
+        }
+    }
 
     private void open() throws LockFileException {
         for (int tries = 0; ; tries++) {
@@ -180,7 +204,19 @@ final class Guardian {
                 throw new LockFileException(Reason.NOT_A_LOCK_FILE, path, "it has %d bytes".formatted(status.size()),
                         "a lock file has more than %d. Choose another path".formatted(Layout.HEADER));
             }
-            return Header.read(page, status.size(), path);
+            Header header = Header.read(page, status.size(), path);
+            requireEnd(path, fd, header, arena);
+            return header;
+        }
+    }
+
+    private static void requireEnd(Path path, int fd, Header header, Arena arena) throws LockFileException {
+        MemorySegment end = arena.allocate(JAVA_LONG);
+        Creation.requireDone(path, "it cannot be read", POSIX.read(fd, end, header.end()));
+        if (end.get(JAVA_LONG, 0) != Layout.MAGIC) {
+            throw new LockFileException(Reason.DAMAGED, path, "it ends with 0x%016x".formatted(end.get(JAVA_LONG, 0)),
+                    "expected 0x%016x. It was truncated and grown again; delete it while nobody uses it".formatted(
+                            Layout.MAGIC));
         }
     }
 
@@ -242,7 +278,8 @@ final class Guardian {
         arena = Arena.ofShared();
         memory = Attachment.map(path, fd, header, arena, Posix.PROT_READ | Posix.PROT_WRITE);
         participants = new Participants(memory, header);
-        recovery = new Recovery(memory, header, FUTEX);
+        directory = new Directory(memory, header);
+        recovery = new Recovery(memory, header, directory, FUTEX);
         addresses = Arena.ofAuto().allocate(JAVA_LONG, Layout.MAX_PARTICIPANTS + 1);
         expected = Arena.ofAuto().allocate(JAVA_INT, Layout.MAX_PARTICIPANTS + 1);
         page = RobustPage.take();
@@ -399,17 +436,20 @@ final class Guardian {
 
     /** Opening has failed somewhere on the way. */
     private void giveUp() {
-        if (page != null) {
+        try {
             if (cell != 0) {
                 participants.cas(slot, cell, Layout.cell(Layout.nextGeneration(Layout.generation(cell)), 0));
             }
-            page.giveBack();
-        }
-        if (arena != null) {
-            arena.close();
-        }
-        if (fd >= 0) {
-            POSIX.close(fd); // and all its byte locks
+        } finally {
+            if (page != null) {
+                page.giveBack(); // before the mapping goes that it points into
+            }
+            if (arena != null) {
+                arena.close();
+            }
+            if (fd >= 0) {
+                POSIX.close(fd); // and all its byte locks
+            }
         }
     }
 
@@ -438,7 +478,7 @@ final class Guardian {
             if (closing && detach()) {
                 return true;
             }
-            if (attachment.trouble() instanceof DamagedMappingException) {
+            if (attachment.isDamaged()) {
                 pass(); // there is nothing left to look at
                 return false;
             }
@@ -462,7 +502,7 @@ final class Guardian {
             }
             await(cells, unsure ? TURN : LOOK);
         } catch (DamagedMappingException damaged) {
-            attachment.fail(() -> new DamagedMappingException(path + ": " + damaged.getMessage(), damaged));
+            attachment.damaged(damaged);
         } catch (InternalError lost) {
             fail(lost);
         } catch (Throwable unexpected) {
@@ -474,8 +514,7 @@ final class Guardian {
 
     private void fail(InternalError lost) {
         try {
-            DamagedMappingException damaged = DamagedMappingException.of(lost);
-            attachment.fail(() -> new DamagedMappingException(path + ": " + damaged.getMessage(), damaged));
+            attachment.damaged(DamagedMappingException.of(lost));
         } catch (InternalError other) {
             System.getLogger("dev.fermata").log(Level.ERROR, "the guardian of " + path + " goes on after", other);
             pass();
@@ -568,11 +607,11 @@ final class Guardian {
         } catch (Posix.ErrnoException e) {
             throw new AssertionError("the status of " + path + " cannot be read: " + POSIX.describe(e.errno));
         }
-        Directory.requireHeader(memory);
+        directory.requireWhole();
         for (int s = 0; s < cells.length; s++) {
             // Cell first, byte second: whoever is there holds it for longer than the cell says so.
             if (s != slot && Layout.lifeline(cells[s]) != 0 && !Layout.isDied(cells[s]) && attachment.isByteFree(s)) {
-                participants.cas(s, cells[s], cells[s] | Layout.DIED);
+                participants.cas(s, cells[s], Layout.cell(Layout.generation(cells[s]), Layout.DEAD));
                 unsure = true;
             }
         }
@@ -681,7 +720,7 @@ final class Guardian {
 
     private boolean detach() {
         attachment.fail(() -> new LockFileClosedException(path));
-        boolean damaged = attachment.trouble() instanceof DamagedMappingException;
+        boolean damaged = attachment.isDamaged();
         int me = Layout.id(Layout.generation(cell), slot);
         if (!damaged) {
             if (exiting && holdsAnything(me)) {

@@ -66,7 +66,12 @@ public record Header(long features, int participants, int entries, long regionLi
     }
 
     public long fileSize() {
-        return line(regionLines) + 4095 & ~4095L;
+        return line(regionLines) + Long.BYTES + 4095 & ~4095L;
+    }
+
+    /** The last word of the file, which is the magic again: lost by any truncation. */
+    public long end() {
+        return fileSize() - Long.BYTES;
     }
 
     /** Writes it and what else the header's page begins with. */

@@ -82,6 +82,16 @@ public final class Layout {
     /** The kernel's bits in a lifeline; the rest is the guardian's thread id. */
     public static final int WAITERS = 0x8000_0000;
     public static final int DIED = 0x4000_0000;
+    /** What the kernel leaves of a lifeline when its thread ends. */
+    public static final int DEAD = WAITERS | DIED;
+    /** No thread id is as large: the kernel's limit. */
+    private static final int THREAD_IDS = 1 << 22;
+    /** Owners are swept long before their slot has been given to so many others. */
+    public static final int MAX_AGE = 1 << 16;
+
+    // ---- index ----
+    /** A word that was never filled. Not 0: so a page of the index that is lost does not say that names are absent. */
+    public static final long VACANT = -1;
 
     // ---- entries: a hot line and a cold one ----
     public static final int ENTRY = 128;
@@ -174,6 +184,12 @@ public final class Layout {
 
     public static int lifeline(long cell) {
         return (int) cell;
+    }
+
+    /** Whether a lifeline is one that the protocol writes: none, a thread's, or a dead one. */
+    public static boolean isLifeline(int lifeline) {
+        int thread = lifeline & ~WAITERS;
+        return lifeline == 0 || lifeline == DEAD || lifeline < 0 && thread > 0 && thread < THREAD_IDS;
     }
 
     /** Generations count up; their low 23 bits are never 0, so that an id is never below 256. */

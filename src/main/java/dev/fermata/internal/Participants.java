@@ -36,12 +36,19 @@ public final class Participants {
         return header.participants();
     }
 
+    /** The cell of a slot. One that was overwritten must not be taken for a death, so that a living owner is robbed. */
     long cell(int slot) {
-        return Word.loadLongAcquire(memory, header.cell(slot));
+        long cell = Word.loadLongAcquire(memory, header.cell(slot));
+        if (!Layout.isLifeline(Layout.lifeline(cell))) {
+            throw Directory.damaged("the cell of slot %d holds 0x%016x".formatted(slot, cell),
+                    "a lifeline of 0, 0xc0000000, or bit 31 and a thread");
+        }
+        return cell;
     }
 
+    /** Looks first, as one who is giving up may come here with the page gone, and interpreted. */
     boolean cas(int slot, long expected, long value) {
-        return Word.casLong(memory, header.cell(slot), expected, value);
+        return Word.loadLongAcquire(memory, header.cell(slot)) == expected && Word.casLong(memory, header.cell(slot), expected, value);
     }
 
     /** All cells, read one after the other. */
@@ -82,6 +89,11 @@ public final class Participants {
         } catch (IOException | RuntimeException hidden) {
             return 0;
         }
+    }
+
+    static boolean isThisProcess(Participant participant) {
+        return participant.pid() == ProcessHandle.current().pid()
+                && participant.pidNamespace() == OWN_PID_NAMESPACE && participant.startTicks() == OWN_START;
     }
 
     /** Writes what this process says about itself; the generation last, so that no half of it is believed. */

@@ -16,10 +16,10 @@ final class Recovery {
     private final Directory directory;
     private final Futex futex;
 
-    Recovery(MemorySegment memory, Header header, Futex futex) {
+    Recovery(MemorySegment memory, Header header, Directory directory, Futex futex) {
         this.memory = memory;
         this.header = header;
-        this.directory = new Directory(memory, header);
+        this.directory = directory;
         this.futex = futex;
     }
 
@@ -29,7 +29,20 @@ final class Recovery {
 
         /** Those that are dead by cells that were read before the barrier. */
         static Dead by(long[] cells) {
-            return id -> Layout.isValidId(id, cells.length) && Layout.isDead(id, cells[Layout.slot(id)]);
+            return id -> Layout.isValidId(id, cells.length) && isDead(id, cells[Layout.slot(id)]);
+        }
+
+        private static boolean isDead(int id, long cell) {
+            requirePlausible(id, cell);
+            return Layout.isDead(id, cell);
+        }
+    }
+
+    /** A cell whose generation was overwritten must not be taken for the death of those before. */
+    static void requirePlausible(int id, long cell) {
+        if (Layout.age(id, cell) > Layout.MAX_AGE) {
+            throw Directory.damaged("0x%x is of generation %d, and its cell holds 0x%016x".formatted(id, id >>> 8, cell),
+                    "at most %d generations in between".formatted(Layout.MAX_AGE));
         }
     }
 

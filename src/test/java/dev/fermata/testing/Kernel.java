@@ -14,6 +14,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandle;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.concurrent.locks.LockSupport;
 
 /** What tests need from the kernel and Java does not offer. */
 public final class Kernel {
@@ -174,6 +175,15 @@ public final class Kernel {
     /** Whether a thread sleeps on several futexes. */
     public static boolean isAsleepOnSeveral(long pid, int tid) {
         return blockedIn(pid, tid).startsWith(SYS_FUTEX_WAITV + " ");
+    }
+
+    /** Returns when a process has been stopped by a signal. */
+    public static void awaitStopped(long pid) throws IOException {
+        String stat;
+        do {
+            LockSupport.parkNanos(100_000);
+            stat = Files.readString(Path.of("/proc/" + pid + "/stat"));
+        } while (stat.charAt(stat.lastIndexOf(')') + 2) != 'T');
     }
 
     /** The thread of a JVM that runs {@code main}: as the launcher's first thread, it has the launcher's name. */

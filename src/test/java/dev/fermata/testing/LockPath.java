@@ -20,14 +20,23 @@ public record LockPath(Path directory, Path file) implements AutoCloseable {
         return new LockPath(directory, directory.resolve("locks"));
     }
 
-    /** Cuts the file to nothing; if it is to grow again, it is all zeros at once. */
-    public void truncate(boolean grown) throws IOException {
+    /** Cuts the file; if it is to grow again, there are zeros at once. */
+    public void truncate(long left, boolean grown) throws IOException {
         try (FileChannel channel = FileChannel.open(file, StandardOpenOption.WRITE)) {
             long size = channel.size();
-            channel.truncate(0);
+            channel.truncate(left);
             if (grown) {
                 channel.write(ByteBuffer.allocate(1), size - 1);
             }
+        }
+    }
+
+    /** Takes pages out of the file: they read as zeros. */
+    public void punch(long offset, long length) throws IOException, InterruptedException {
+        Process tool = new ProcessBuilder("fallocate", "--punch-hole", "--offset", Long.toString(offset),
+                "--length", Long.toString(length), file.toString()).inheritIO().start();
+        if (tool.waitFor() != 0) {
+            throw new IOException("fallocate ended with " + tool.exitValue());
         }
     }
 
