@@ -15,6 +15,10 @@
 // recover reads which participants are dead, has the process-wide barrier, then for each entry whose intent is a dead
 //         one's: referenced by the index -> CAS intent dead->USED, else -> CAS intent dead->0
 //
+// -DLINES=n  each entry needs a line of the region, of which there are n, as many as names. An entry that is given back
+//         keeps its line. No line is left: search for a free entry that has one; none, but somebody has an entry in hand:
+//         the same word again; nobody: full, unless the word has been filled meanwhile. Nobody may find the file full.
+//
 // Found sound: a name has one entry for ever; a look-up never misses a name that was there when it began and never
 // sees one half filled; no entry is lost, none is both free and referenced. With an entry for each of the three
 // inserters the pool is never full here.
@@ -26,6 +30,9 @@
 // verify: full  pass -DALL_DIFFER
 // verify: full  pass -DP=2 -DDEATHS=2 -DRECOVERERS=2
 // verify: full  pass -DLOOK
+// verify: quick pass -DP=2 -DLINES=1
+// verify: full  pass -DLINES=2
+// verify: full  pass -DP=2 -DDEATHS=2 -DRECOVERERS=2 -DLINES=2
 //
 // Each of these takes one safeguard away:
 //
@@ -35,6 +42,9 @@
 //   NO_RECOVERY
 //   FREE_BLINDLY   recovery frees an entry without asking whether the index refers to it
 //   NO_BARRIER     recovery without the barrier
+//   NO_SEARCH      (LINES) what was given back is not searched for
+//   NO_WAIT        (LINES) who has an entry in hand is not waited for
+//   BLIND_VERDICT  (LINES) full, though the word may have been filled meanwhile
 //
 // verify: quick fail -DPUBLISH_FIRST
 // verify: quick fail -DNEXT_WORD
@@ -42,6 +52,9 @@
 // verify: full  fail -DNO_RECOVERY
 // verify: full  fail -DFREE_BLINDLY
 // verify: full  fail -DNO_BARRIER
+// verify: full  fail -DLINES=2 -DNO_SEARCH
+// verify: full  fail -DLINES=2 -DNO_WAIT
+// verify: full  fail -DLINES=2 -DBLIND_VERDICT
 
 #ifndef RECOVERERS
 #define RECOVERERS 1            // 2: the second may die at any step
@@ -69,6 +82,11 @@ byte index[WORDS];              // EMPTY or 1 + entry
 byte intent[ENTRIES];           // 0, the id of who fills it, or USED
 byte name[ENTRIES];
 
+#ifdef LINES
+byte heap = LINES;              // lines of the region that were never given out
+bool line[ENTRIES];             // the entry has one
+#endif
+
 bool died[P + 1];               // lifeline marked; its threads may still run
 bool stopped[P + 1];            // no instruction of it follows
 bool finished[P + 1];
@@ -84,6 +102,10 @@ inline barrier() { d_step { k = 1; do :: k <= P -> stopped[k] = died[k]; k++ :: 
 
 proctype Insert(byte me) {
    byte i = 0, x = NONE, w = 0, n = NAME(me);
+#ifdef LINES
+   byte j = 0;
+   bool another = false;        // has one in hand
+#endif
    {
    skip;
 look:
@@ -103,6 +125,45 @@ look:
    };
 
 take:
+#ifdef LINES
+   atomic {
+      if
+      :: heap == 0 -> goto search
+      :: heap != 0 && intent[0] == 0 -> x = 0
+      :: heap != 0 && intent[0] != 0 && intent[1] == 0 -> x = 1
+      :: heap != 0 && intent[0] != 0 && intent[1] != 0 && intent[2] == 0 -> x = 2
+      :: heap != 0 && intent[0] != 0 && intent[1] != 0 && intent[2] != 0 -> goto search
+      fi;
+      intent[x] = me
+   };
+   atomic {
+      if
+      :: line[x]
+      :: !line[x] && heap != 0 -> heap--; line[x] = true
+      :: !line[x] && heap == 0 -> intent[x] = 0; x = NONE; goto search
+      fi;
+      goto fill
+   };
+search:                         // one that was given back
+#ifndef NO_SEARCH
+   do
+   :: atomic { j < ENTRIES && intent[j] == 0 && line[j] -> intent[j] = me; x = j; j = 0; another = false; goto fill }
+   :: atomic { j < ENTRIES && !(intent[j] == 0 && line[j]) ->
+         another = another || (intent[j] != 0 && intent[j] != USED); j++ }
+   :: atomic { j == ENTRIES -> j = 0; break }
+   od;
+#endif
+   atomic {
+#ifndef NO_WAIT
+      if :: another -> another = false; goto look :: else fi;
+#endif
+      another = false;
+#ifndef BLIND_VERDICT
+      if :: index[i] != EMPTY -> goto look :: else fi;
+#endif
+      assert(false)             // said to be full
+   };
+#else
    atomic {                     // the first free one; that it was passed over by a scan is not modeled
       if
       :: intent[0] == 0 -> x = 0
@@ -112,6 +173,8 @@ take:
       fi;
       intent[x] = me
    };
+#endif
+fill:
 #ifndef PUBLISH_FIRST
    name[x] = n;
 #endif
@@ -138,7 +201,11 @@ giveBack:
       finished[me] = true
    }
    } unless { stopped[me] };
+#ifdef LINES
+   atomic { i = 0; x = 0; w = 0; n = 0; j = 0; another = false }
+#else
    atomic { i = 0; x = 0; w = 0; n = 0 }
+#endif
 }
 
 proctype LookUp(byte n) {

@@ -24,6 +24,7 @@ import java.util.List;
 import java.util.Random;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -611,6 +612,30 @@ class RecoveryTest {
             assertThrows(EvictionException.class, () -> file.evict(owner));
         }
         assertThrows(EvictionException.class, () -> file.evict(file.self()));
+    }
+
+    /** Exactly as much room as is needed, though all want all of it at the same time. */
+    @Test
+    void processesThatMakeTheSameLocksNeedNoMoreRoomThanOne() throws Exception {
+        long lines = IntStream.range(0, 300).mapToLong(LockPeer.LINES::applyAsLong).sum();
+        for (int round = 0; round < 2; round++) {
+            reopen(LockFile.builder(place.file()).participants(4).capacity(301).payload((lines + 1) * 64));
+            List<LockPeer> peers = new ArrayList<>();
+            try {
+                for (int i = 0; i < 3; i++) {
+                    peers.add(LockPeer.start(place.file()));
+                }
+                for (LockPeer peer : peers) {
+                    peer.tell("fill 300");
+                }
+                for (LockPeer peer : peers) {
+                    peer.expect("filled");
+                }
+            } finally {
+                peers.forEach(LockPeer::close);
+            }
+            assertEquals(301, file.names().size());
+        }
     }
 
     @Test

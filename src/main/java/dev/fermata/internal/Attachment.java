@@ -18,7 +18,10 @@ import java.nio.file.Path;
 import java.util.List;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
+import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Supplier;
 
 /**
@@ -28,6 +31,8 @@ import java.util.function.Supplier;
 public final class Attachment {
     private static final ConcurrentHashMap<Key, Attachment> OPEN = new ConcurrentHashMap<>();
     private static final Object[] STRIPES = new Object[64];
+    /** How long others that insert are waited for, in ns. */
+    private static final long COURTESY = 100_000_000;
 
     static {
         for (int i = 0; i < STRIPES.length; i++) {
@@ -63,6 +68,7 @@ public final class Attachment {
     private final Arena users;
     private final Participants participants;
     private final Directory directory;
+    private final ReentrantLock insertion = new ReentrantLock();
     private final Guardian guardian;
     private final ConcurrentHashMap<String, Object> locks = new ConcurrentHashMap<>();
     private final ConcurrentHashMap<Integer, AtomicInteger> awaited = new ConcurrentHashMap<>();
@@ -228,15 +234,33 @@ public final class Attachment {
             return number;
         }
         check();
+        insertion.lock(); // so that a participant has no more than one entry in hand
+        boolean first = awaitTurn();
         try {
             return directory.insert(found, new Directory.Parameters(type, flags, payload), participant);
         } catch (Directory.FullException full) {
-            number = directory.find(found); // by another, meanwhile
-            if (number >= 0) {
-                return number;
-            }
             throw new LockFileFullException(path, name, full.getMessage());
+        } finally {
+            if (first) {
+                NativeCalls.SYSTEM.ofdLock(fd, Layout.BYTE_I, 1, NativeCalls.OFD_UNLOCK);
+            }
+            insertion.unlock();
         }
+    }
+
+    /**
+     * Two who insert the same name at the same time need twice the room. So one waits for the other, but not for long:
+     * he may be stopped, and it is right without.
+     */
+    private boolean awaitTurn() {
+        long deadline = Deadline.after(COURTESY, TimeUnit.NANOSECONDS);
+        while (NativeCalls.SYSTEM.ofdLock(fd, Layout.BYTE_I, 1, NativeCalls.OFD_EXCLUSIVE) < 0) {
+            if (Deadline.passed(deadline)) {
+                return false;
+            }
+            LockSupport.parkNanos(20_000);
+        }
+        return true;
     }
 
     private static byte[] bytes(String name) {

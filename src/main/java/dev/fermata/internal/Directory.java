@@ -6,6 +6,7 @@ import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.locks.LockSupport;
 
 /**
  * The names of a lock file (PROTOCOL.md, section 10; model {@code directory.pml}): an index of 64-bit words, each
@@ -16,6 +17,9 @@ import java.util.List;
  * in hand, and gives it back if the name has come. What the dead leave, recovery frees or finishes.
  */
 final class Directory {
+    /** How long those are waited for who have an entry in hand, where there are no others, in ns. */
+    private static final long PATIENCE = 1_000_000_000;
+
     private final MemorySegment memory;
     private final Header header;
     private final int mask;
@@ -218,9 +222,13 @@ final class Directory {
         return names;
     }
 
-    /** The entry with that name, inserted if there was none. Whether it has the parameters is for the caller to see. */
+    /**
+     * The entry with that name, inserted if there was none. Whether it has the parameters is for the caller to see. One
+     * thread of a participant at a time.
+     */
     int insert(Name name, Parameters parameters, int me) throws FullException {
         int inHand = -1;
+        long deadline = 0;
         int i = (int) name.hash & mask;
         for (int probes = 0; probes <= mask; probes++, i = i + 1 & mask) {
             long place = place(i);
@@ -234,8 +242,20 @@ final class Directory {
                     break;
                 }
                 if (inHand < 0) {
-                    inHand = take(me);
-                    fill(inHand, name, parameters, me);
+                    deadline = deadline == 0 ? System.nanoTime() + PATIENCE : deadline;
+                    try {
+                        inHand = take(name.lines() + Layout.lines(parameters.payload), me, deadline);
+                    } catch (FullException full) {
+                        if (word(place) == Layout.VACANT) {
+                            throw full;
+                        }
+                        continue; // the last one may be that of this name
+                    }
+                    if (inHand < 0) {
+                        LockSupport.parkNanos(100_000);
+                        continue;
+                    }
+                    fill(inHand, name, parameters);
                     Failpoint.after("insert: filled");
                 }
                 if (Word.casLong(memory, place, Layout.VACANT, (long) name.tag() << 32 | inHand + 1)) {
@@ -256,15 +276,59 @@ final class Directory {
         }
     }
 
-    /** A free entry: one that was never taken, as long as there are any, else one that was given back. */
-    private int take(int me) throws FullException {
+    /**
+     * A free entry with so many lines: one that was never taken, as long as there are any, else one that was given back.
+     * -1 if there is none, but somebody has one in hand who may give it back: then to be tried again.
+     */
+    private int take(long lines, int me, long deadline) throws FullException {
+        long left = linesLeft();
+        int never = lines <= left ? takeUnused(me) : -1;
+        if (never >= 0) {
+            if (reserve(entry(never), lines)) {
+                return never;
+            }
+            giveBack(never, me);
+        }
+        int inHands = 0;
+        for (int number = 0; number < header.entries(); number++) {
+            int intent = Word.loadAcquire(memory, entry(number) + Layout.E_INTENT);
+            if (intent == 0 && isTaken(number, lines, me)) {
+                return number;
+            }
+            inHands += intent != 0 && intent != Layout.USED && intent != me ? 1 : 0;
+        }
+        if (inHands > 0 && !Deadline.passed(deadline)) {
+            return -1;
+        }
+        String others = inHands == 0 ? "" : ", " + inHands + " of them by processes that have not finished";
+        throw new FullException(lines > left
+                ? "of %d lines of payload and long names %d are left, %d are needed".formatted(
+                        header.regionLines(), left, lines)
+                : "all " + header.entries() + " entries are taken" + others);
+    }
+
+    /** Takes an entry that nobody has, if it has the lines or there are as many left. */
+    private boolean isTaken(int number, long lines, int me) {
+        if (linesOf(entry(number)) < lines && linesLeft() < lines
+                || !Word.cas(memory, entry(number) + Layout.E_INTENT, 0, me)) {
+            return false;
+        }
+        if (reserve(entry(number), lines)) {
+            return true;
+        }
+        giveBack(number, me);
+        return false;
+    }
+
+    /** One that was never taken, or -1. */
+    private int takeUnused(int me) {
         while (true) {
             int used = Word.loadAcquire(memory, Layout.H_USED);
             if (used < 0 || used > header.entries()) {
                 throw damaged(Integer.toUnsignedString(used) + " entries are used", "at most " + header.entries());
             }
             if (used == header.entries()) {
-                break;
+                return -1;
             }
             boolean mine = Word.cas(memory, entry(used) + Layout.E_INTENT, 0, me);
             Failpoint.after("insert: taken");
@@ -273,26 +337,10 @@ final class Directory {
                 return used;
             }
         }
-        for (int number = 0; number < header.entries(); number++) {
-            long intent = entry(number) + Layout.E_INTENT;
-            if (Word.loadAcquire(memory, intent) == 0 && Word.cas(memory, intent, 0, me)) {
-                return number;
-            }
-        }
-        throw new FullException("all " + header.entries() + " entries are taken");
     }
 
-    private void fill(int number, Name name, Parameters parameters, int me) throws FullException {
+    private void fill(int number, Name name, Parameters parameters) {
         long entry = entry(number);
-        try {
-            long lines = name.lines() + Layout.lines(parameters.payload);
-            if (lines > 0) {
-                reserve(entry, lines);
-            }
-        } catch (FullException full) {
-            giveBack(number, me);
-            throw full;
-        }
         memory.asSlice(entry + Layout.E_EVENTS, Layout.E_INTENT - Layout.E_EVENTS).fill((byte) 0);
         Word.storePlain(memory, entry + Layout.E_RECOVERED, 0);
         Word.storePlain(memory, entry + Layout.E_SINCE, 0);
@@ -306,33 +354,42 @@ final class Directory {
         Word.storeRelease(memory, entry + Layout.E_OWNER, Layout.FREE);
     }
 
+    private long linesOf(long entry) {
+        return Integer.toUnsignedLong(Word.loadRelaxed(memory, entry + Layout.E_REGION_LINES));
+    }
+
+    private long linesLeft() {
+        long first = Word.loadLongAcquire(memory, Layout.H_HEAP);
+        if (first < 0 || first > header.regionLines()) {
+            throw damaged(first + " lines of the region are used", "at most " + header.regionLines());
+        }
+        return header.regionLines() - first;
+    }
+
     /**
      * Gives the entry lines of the region, all zero: those that it has from an earlier try, if they are enough, else
-     * new ones. A death between the two stores of the header and the entry loses the lines, and nothing else.
+     * new ones; false if there are not as many. A death between the two stores of the header and the entry loses the
+     * lines, and nothing else.
      */
-    private void reserve(long entry, long lines) throws FullException {
-        long has = Integer.toUnsignedLong(Word.loadRelaxed(memory, entry + Layout.E_REGION_LINES));
-        if (has < lines) {
-            long first = Word.loadLongAcquire(memory, Layout.H_HEAP);
-            while (true) {
-                if (first < 0 || first > header.regionLines()) {
-                    throw damaged(first + " lines of the region are used", "at most " + header.regionLines());
-                }
+    private boolean reserve(long entry, long lines) {
+        if (lines == 0) {
+            return true;
+        }
+        if (linesOf(entry) < lines) {
+            long first;
+            do {
+                first = header.regionLines() - linesLeft();
                 if (lines > header.regionLines() - first) {
-                    throw new FullException("of %d lines of payload and long names %d are left, %d are needed"
-                            .formatted(header.regionLines(), header.regionLines() - first, lines));
+                    return false;
                 }
-                if (Word.casLong(memory, Layout.H_HEAP, first, first + lines)) {
-                    break;
-                }
-                first = Word.loadLongAcquire(memory, Layout.H_HEAP);
-            }
+            } while (!Word.casLong(memory, Layout.H_HEAP, first, first + lines));
             Failpoint.after("insert: reserved");
             Word.storeRelease(memory, entry + Layout.E_REGION_LINES, 0);
             Word.storeRelease(memory, entry + Layout.E_REGION, (int) first + 1);
             Word.storeRelease(memory, entry + Layout.E_REGION_LINES, (int) lines);
         }
         memory.asSlice(region(entry), lines * Layout.LINE).fill((byte) 0);
+        return true;
     }
 
     /** Whether the index refers to an entry: looked for where the entry's own hash says. */

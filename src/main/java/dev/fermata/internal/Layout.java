@@ -52,6 +52,8 @@ public final class Layout {
     public static final long BYTE_A = 256;
     /** Held shared by every participant. */
     public static final long BYTE_U = 257;
+    /** Held while inserting a name: a courtesy. */
+    public static final long BYTE_I = 258;
 
     // ---- participants ----
     public static final int MAX_PARTICIPANTS = 127;

@@ -16,6 +16,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.IntToLongFunction;
 
 /**
  * Another process with a lock file, which does what it is told, a line for each step, and answers with one. Its locks
@@ -24,6 +25,9 @@ import java.util.concurrent.locks.LockSupport;
 public final class LockPeer implements AutoCloseable {
     /** What the lock of a peer protects, in bytes. */
     public static final long RECORD = 16;
+
+    /** How many lines of 64 bytes the n-th lock of the step "fill" has. */
+    public static final IntToLongFunction LINES = n -> 1 + n % 3;
 
     private final ChildJvm child;
 
@@ -165,6 +169,12 @@ public final class LockPeer implements AutoCloseable {
             case "mutex" -> {
                 mutex(step[1]);
                 return "made";
+            }
+            case "fill" -> {
+                for (int i = 0; i < Integer.parseInt(step[1]); i++) {
+                    file.mutex("name" + i, LINES.applyAsLong(i) * 64);
+                }
+                return "filled";
             }
             case "lock" -> {
                 mutex(step[1]).lock();
