@@ -20,6 +20,8 @@
 // unlock  load heir. None (or a hand-over less than 1 ms ago): store owner := FREE; look at events; bit 0 -> CAS to the
 //         next epoch, wake one. Some h: exchange owner := RESERVED|h; load heir again, no longer h -> CAS RESERVED|h->FREE,
 //         done: look at events as above. Else change handed, wake those who sleep on it
+// depose  (-DDEPOSE) a reservation has stood for long, as the heir is stopped: any waiter may CAS heir h->0, then CAS owner
+//         RESERVED|h->FREE, and looks again. The heir finds itself deposed when it looks at heir again, and is a waiter.
 // recover read which lifelines are dead; barrier; dead heir -> CAS to 0; then dead owner -> CAS to ABANDONED, or a
 //         reservation of a dead one, or of one that is not the heir -> CAS to FREE; slept -> next epoch, wake all.
 //         Every sweep does this with every entry, repaired by itself or not.
@@ -31,6 +33,7 @@
 // -DSLEPTBIT   bit 1 of events instead of the word slept: set with bit 0 in one step, kept by unlock; recovery: next
 //              epoch, wake all, then clear it by a CAS that fails if anything has happened since
 // -DNOHELP     waiters repair nothing, recovery does; -DNOHEIR: nobody claims the lock. For smaller searches
+// -DDEPOSE     other waiters take reservations back, at any moment
 // -DBOUND      no pause between hand-overs: counts the acquisitions by others after the heir's claim
 //
 // WHY slept IS NOT CLEARED. Recovery that clears it, then moves the epoch, then wakes, may die in between: the sweep for
@@ -58,6 +61,10 @@
 // verify: full  pass -DT=2 -DSURVIVORS=2 -DSYMMETRIC
 // verify: full  pass -DT=2 -DSURVIVORS=2 -DSLEPTBIT
 // verify: full  pass -DT=2 -DROUNDS=3 -DDEATHS=0 -DBOUND
+// verify: full  pass -DT=2 -DROUNDS=2 -DDEPOSE
+// verify: full  pass -DT=3 -DCANCELS=0 -DDEPOSE
+// verify: full  pass -DT=3 -DDEATHS=0 -DSIBLINGS -DDEPOSE
+// verify: full  pass -DT=2 -DSURVIVORS=2 -DDEPOSE
 //
 // Run by hand, 0 errors: -DT=3 -DDEATHS=2 -DCANCELS=0 -DNOHELP, 25.0 million states; -DT=3 -DSURVIVORS=2 -DCANCELS=0 -DNOHELP
 // -DNOHEIR, 19.4 million; -DT=4 -DSTRICT -DNOHEIR -DNOHELP, 52.7 million. In the last one -DBATONFREE fails after 17.6
@@ -79,6 +86,7 @@
 //   NOSTAMP       ... or wakes the heir, but leaves handed as it is
 //   STAMPFIRST    ... or changes handed before the reservation
 //   REVOKEQUIET   who has taken a reservation back wakes nobody
+//   DEPOSEQUIT    (DEPOSE) who has taken a reservation back leaves, and passes nothing on
 //   IGNOREHEIR    (BOUND) unlock never hands over
 //   NORECOVER     recovery wakes only
 //   RECORDER      recovery looks at owner first, then clears a dead heir
@@ -105,6 +113,7 @@
 // verify: quick fail -DT=2 -DDEATHS=0 -DNOSTAMP
 // verify: full  fail -DT=2 -DDEATHS=0 -DSTAMPFIRST
 // verify: full  fail -DT=3 -DDEATHS=0 -DREVOKEQUIET
+// verify: full  fail -DT=3 -DDEATHS=0 -DDEPOSE -DDEPOSEQUIT
 // verify: full  fail -DT=2 -DROUNDS=3 -DDEATHS=0 -DBOUND -DIGNOREHEIR
 // verify: full  fail -DT=2 -DNORECOVER
 // verify: full  fail -DT=2 -DRECORDER
@@ -321,7 +330,11 @@ inline repair() {
    (owner >= FIRST_ID && owner < RESERVED && ((REALLY_DEAD >> (owner - FIRST_ID)) & 1)))
 
 inline resignHeir() {
+#ifdef DEPOSE
+   if :: heir == ID(me) -> heir = 0 :: else fi;
+#else
    if :: heir == ID(me) -> heir = 0 :: else -> assert(died & BIT(me)) fi;
+#endif
    isHeir = false
 }
 
@@ -340,6 +353,9 @@ lock:
    };
 
 waiting:
+#ifdef DEPOSE
+   atomic { if :: isHeir && heir != ID(me) -> isHeir = false :: else fi };
+#endif
    if
 #ifndef NOHEIR
    :: d_step { !isHeir && heir == 0 -> heir = ID(me); isHeir = true; BECOME_CLAIMANT };   // has waited for 1 ms
@@ -371,6 +387,9 @@ waiting:
 #ifndef NOHELP
          :: FORLORN -> seen = REALLY_DEAD; e = 0; stamp[me] = 0; goto help
 #endif
+#ifdef DEPOSE
+         :: owner >= RESERVED -> h = owner - RESERVED; e = 0; stamp[me] = 0; goto depose
+#endif
          fi
       fi;
       drain(me); owner = ID(me); e = 0; stamp[me] = 0;
@@ -381,6 +400,16 @@ waiting:
 help:
    recoveryBarrier();
    repair();
+   goto waiting;
+#endif
+
+#ifdef DEPOSE
+depose:
+   atomic { if :: heir == h -> heir = 0 :: else fi };
+   d_step { if :: owner == (RESERVED | h) -> owner = FREE :: else fi; h = 0 };
+#ifdef DEPOSEQUIT
+   if :: isHeir -> goto resign :: else -> goto next fi;
+#endif
    goto waiting;
 #endif
 

@@ -67,6 +67,8 @@ public final class SharedMutex implements Lock {
     private static final long LOOK_AGAIN = 1_000_000_000;
     /** After how long a waiter looks again for the first time, and claims to be next, in ns. */
     private static final long PATIENCE = 1_000_000;
+    /** How long a reservation stands before any waiter may take it back, in ns: the heir may be stopped. */
+    private static final long GRACE = 20_000_000;
     /** Whether it does claim; without, the price of that can be measured. */
     private static final boolean CLAIMS = !Boolean.getBoolean("dev.fermata.noHandOver");
     /** In place of a thread's id: a {@link Hold} has it. Which one is known to whoever closes it. */
@@ -376,6 +378,7 @@ public final class SharedMutex implements Lock {
             Stuck stuck = new Stuck(begin);
             while (true) {
                 attachment.check();
+                isHeir = isHeir && Word.loadAcquire(entry, Layout.E_HEIR) == attachment.participant; // or was deposed
                 if (CLAIMS && !isHeir && slept && System.nanoTime() - begin >= PATIENCE) {
                     isHeir = Word.cas(entry, Layout.E_HEIR, 0, attachment.participant);
                     Failpoint.after("lock: heir");
@@ -402,11 +405,16 @@ public final class SharedMutex implements Lock {
                     break;
                 }
                 stuck.look();
+                boolean reserved = Layout.isReserved(stuck.owner);
+                if (reserved && stuck.hasStoodFor(GRACE)) {
+                    depose(stuck.owner);
+                    continue;
+                }
                 if (slept && !rehearsed) {
                     rehearse();
                     continue;
                 }
-                sleep(e, isHeir, h, deadline, interruptibly, slept && fenced && outcome == Outcome.WAIT);
+                sleep(e, isHeir, h, deadline, interruptibly, slept && fenced && outcome == Outcome.WAIT && !reserved);
                 slept = true;
             }
             if (outcome == Outcome.TAKEN) {
@@ -432,6 +440,14 @@ public final class SharedMutex implements Lock {
                 attachment.leave(number);
             }
         }
+    }
+
+    /** Takes a reservation back. Nobody is inside; the heir waits on, like any other. */
+    private void depose(int reserved) {
+        Word.cas(entry, Layout.E_HEIR, Layout.reservedFor(reserved), 0); // first: see passOn
+        Failpoint.after("depose: heir");
+        Word.cas(entry, Layout.E_OWNER, reserved, Layout.FREE);
+        Failpoint.after("depose: freed");
     }
 
     /** Where sections are short, the next release comes before this thread could fall asleep and be woken. */
@@ -541,11 +557,15 @@ public final class SharedMutex implements Lock {
                 fence = f;
                 since = System.nanoTime();
                 reported = false;
-            } else if (!reported && System.nanoTime() - since >= stuckAfter) {
+            } else if (!reported && hasStoodFor(stuckAfter)) {
                 reported = true;
                 LOG.log(Level.WARNING, "lock \"{0}\" of {1} has not moved for {2} ms: {3}", name, attachment.path(),
                         (System.nanoTime() - since) / 1_000_000, state());
             }
+        }
+
+        boolean hasStoodFor(long nanos) {
+            return System.nanoTime() - since >= nanos;
         }
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.fermata;
 
+import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
@@ -22,8 +23,15 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.logging.ConsoleHandler;
+import java.util.logging.Handler;
+import java.util.logging.LogRecord;
+import java.util.logging.Logger;
+import java.util.logging.SimpleFormatter;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -501,6 +509,99 @@ class RecoveryTest {
 
     private static void signal(LockPeer peer, String signal) throws Exception {
         new ProcessBuilder("kill", "-" + signal, Long.toString(peer.pid())).start().waitFor();
+    }
+
+    /** What is logged of a death names who died, though others take all slots at once. */
+    @Test
+    void theLogNamesTheDeadEvenIfItsSlotIsTakenAtOnce() throws Exception {
+        reopen(LockFile.builder(place.file()).participants(2));
+        BlockingQueue<String> log = new LinkedBlockingQueue<>();
+        Handler handler = new ConsoleHandler() {
+            @Override
+            public void publish(LogRecord message) {
+                log.add(new SimpleFormatter().formatMessage(message));
+            }
+        };
+        Logger logger = Logger.getLogger("dev.fermata");
+        logger.addHandler(handler);
+        try (LockPeer victim = LockPeer.start(place.file())) {
+            victim.ask("lock m");
+            victim.kill();
+            while (file.participants().size() > 1 || mutex.info().state() != LockInfo.State.ABANDONED) {
+                Thread.sleep(1);
+            }
+            mutex.lock();
+            mutex.unlock();
+            try (LockPeer next = LockPeer.start(place.file())) {
+                assertTrue(log.take().contains("pid " + victim.pid() + " \"peer\", dead"));
+                assertEquals("locked", next.ask("lock m"));
+            }
+        } finally {
+            logger.removeHandler(handler);
+        }
+    }
+
+    /** Whoever comes takes the slot that was left the longest time ago. */
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void theDeadAreRememberedAfterOthersHaveCome(boolean alone) throws Exception {
+        reopen(LockFile.builder(place.file()).ownerDeath(OwnerDeath.STRICT));
+        try (LockPeer victim = LockPeer.start(place.file())) {
+            if (alone) {
+                file.close();
+            }
+            victim.ask("lock m");
+            victim.kill();
+            if (alone) {
+                file = LockFile.open(place.file());
+                mutex = file.mutex("m");
+            }
+            while (mutex.info().state() != LockInfo.State.ABANDONED) {
+                Thread.sleep(1);
+            }
+            try (LockPeer next = LockPeer.start(place.file())) {
+                String answer = next.ask("try m 0");
+                assertTrue(answer.contains("pid " + victim.pid() + " \"peer\", dead"), answer);
+            }
+            OwnerDiedException e = assertThrows(OwnerDiedException.class, mutex::lock);
+            assertTrue(e.getMessage().contains("pid " + victim.pid() + " \"peer\", dead"), e.getMessage());
+        }
+    }
+
+    @Test
+    void aStoppedHeirHoldsUpNobody() throws Exception {
+        mutex.lock();
+        try (LockPeer heir = LockPeer.start(place.file())) {
+            heir.tell("lock m");
+            SharedMutexTest.awaitHeir(mutex);
+            signal(heir, "STOP");
+            Kernel.awaitStopped(heir.pid());
+            mutex.unlock();
+            assertEquals(LockInfo.State.RESERVED, mutex.info().state());
+            LockPeer.update(mutex);
+            signal(heir, "CONT");
+            heir.expect("locked");
+            assertEquals("unlocked", heir.ask("unlock m"));
+            LockPeer.update(mutex);
+        }
+    }
+
+    /** As the heir is a process that does not wait at all, this is what something else wrote. */
+    @Test
+    void aStrayHeirHoldsUpNobody() throws Exception {
+        try (LockPeer stray = LockPeer.start(place.file())) {
+            Participant participant = file.participants().get(1);
+            assertEquals(stray.pid(), participant.pid());
+            for (int id : new int[] {participant.id(), file.self().id()}) {
+                mutex.lock();
+                mutex.memory().set(JAVA_INT, Layout.E_HEIR, id);
+                Thread.sleep(2); // since the last hand-over
+                mutex.unlock();
+                assertEquals(LockInfo.State.RESERVED, mutex.info().state());
+                LockPeer.update(mutex);
+                assertEquals(LockInfo.State.FREE, mutex.info().state());
+            }
+        }
     }
 
     @Test

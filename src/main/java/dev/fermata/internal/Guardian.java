@@ -72,6 +72,7 @@ final class Guardian {
     private MemorySegment addresses;
     private MemorySegment expected;
     private long nextLook;
+    private int calls; // the control word, as of the last look
     private boolean unsure; // a death whose threads may still run: look again soon
 
     Guardian(Path path, Settings settings) {
@@ -386,7 +387,7 @@ final class Guardian {
         while (true) {
             boolean beingTornDown = false;
             boolean again = false; // a slot that has just changed
-            for (int s = 0; s < participants.count(); s++) {
+            for (int s : participants.longestUnusedFirst()) {
                 if (Layout.lifeline(participants.cell(s)) != 0) {
                     beingTornDown |= Layout.isDied(participants.cell(s));
                 } else if (CALLS.ofdLock(fd, header.cell(s), 1, NativeCalls.OFD_EXCLUSIVE) < 0) {
@@ -474,7 +475,7 @@ final class Guardian {
     /** One round; whether the participant is detached now. Nothing may end the thread before. */
     private boolean watch() {
         try {
-            attend();
+            answerCalls();
             if (closing && detach()) {
                 return true;
             }
@@ -523,7 +524,7 @@ final class Guardian {
 
     /** Sleeps on the control word alone. */
     private void pass() {
-        FUTEX.wait(page.control(), 0, System.nanoTime() + LOOK);
+        FUTEX.wait(page.control(), calls, System.nanoTime() + LOOK);
         if (closing) {
             Attachment.sleep(1);
         }
@@ -623,8 +624,9 @@ final class Guardian {
 
     /** Sleeps until a lifeline is not what it was, or this guardian is called, or the time is over. */
     private void await(long[] cells, long nanos) {
+        answerCalls();
         addresses.setAtIndex(JAVA_LONG, 0, page.control().segment().address());
-        expected.setAtIndex(JAVA_INT, 0, 0);
+        expected.setAtIndex(JAVA_INT, 0, calls);
         int n = 1;
         for (int s = 0; s < cells.length; s++) {
             if (s != slot) {
@@ -691,23 +693,33 @@ final class Guardian {
     }
 
     private void call() {
-        page.control().storeRelaxed(1);
+        page.control().addRelaxed(1);
         FUTEX.wake(page.control(), Futex.ALL);
     }
 
-    /** Has the guardian do, within a second, what would hold up the caller. */
+    /** What is said here is done before it sleeps again. */
+    private void answerCalls() {
+        calls = page.control().loadAcquire(); // first: who calls later is not slept over
+        attend();
+    }
+
+    /** Has the guardian do, in a moment, what would hold up the caller. */
     void defer(Runnable note) {
         synchronized (notes) {
             notes.add(note);
         }
+        call();
         if (ended.getCount() == 0) {
             attend();
         }
     }
 
-    /** Does what was deferred. */
+    /** Does what was deferred, once those who deferred it have had the processor. */
     private void attend() {
         for (Runnable note = next(); note != null; note = next()) {
+            if (!closing) {
+                Attachment.sleep(1);
+            }
             note.run();
         }
     }

@@ -9,7 +9,9 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Instant;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
+import java.util.stream.IntStream;
 
 /**
  * The participants' part of a lock file: the cells, and what processes say about themselves and their threads.
@@ -94,6 +96,13 @@ public final class Participants {
     static boolean isThisProcess(Participant participant) {
         return participant.pid() == ProcessHandle.current().pid()
                 && participant.pidNamespace() == OWN_PID_NAMESPACE && participant.startTicks() == OWN_START;
+    }
+
+    /** All slots, so that what is said of the dead is kept for as long as there are others. */
+    int[] longestUnusedFirst() {
+        return IntStream.range(0, count()).boxed()
+                .sorted(Comparator.comparingLong(slot -> Word.loadLong(memory, header.participant(slot) + Layout.P_ATTACHED)))
+                .mapToInt(Integer::intValue).toArray();
     }
 
     /** Writes what this process says about itself; the generation last, so that no half of it is believed. */

@@ -70,7 +70,7 @@ final class RobustPage {
         FREE.add(this);
     }
 
-    /** A word that its guardian sleeps on, too: 0, or anything else once it is to come. */
+    /** A word that its guardian sleeps on, too: from 0 on, it counts how often it was called. */
     Word control() {
         return control;
     }
