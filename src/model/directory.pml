@@ -2,8 +2,8 @@
 //
 // The directory of names: insertion with an intent, losers, give-back, recovery of unpublished entries.
 //
-// index   a table probed linearly; each word EMPTY (-1 in the file) or the number of an entry + 1. Words are only ever filled. All names
-//         have the same home here, the worst case.
+// index   a table probed linearly; each word EMPTY (-1 in the file) or the number of an entry + 1. Words are only ever
+//         filled. All names have the same home here, the worst case.
 // intent  of an entry: 0 free, the id of the participant that fills it, or USED
 // name    of an entry: what look-ups compare
 //

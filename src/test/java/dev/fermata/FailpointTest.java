@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.fermata.internal.Layout;
+import dev.fermata.testing.Kernel;
 import dev.fermata.testing.LockPath;
 import dev.fermata.testing.LockPeer;
 import dev.fermata.testing.Waiter;
@@ -98,8 +99,8 @@ class FailpointTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"create: opened", "create: reserved", "create: cells written", "create: index written",
-        "create: header written", "create: linked", "attach: A locked", "attach: alone", "reset: swept", "attach: U shared",
-        "attach: byte locked", "attach: list set", "attach: claimed", "attach: introduced", "attach: A released"})
+        "create: header written", "create: linked", "attach: A locked", "attach: alone", "reset: swept",
+        "attach: U shared", "attach: byte locked", "attach: list set", "attach: claimed", "attach: introduced", "attach: A released"})
     void inMakingTheFile(String step) throws Exception {
         try (LockPeer victim = victim(step)) {
             dies(victim, openStep());
@@ -274,6 +275,28 @@ class FailpointTest {
             SharedMutexTest.awaitHeir(mutex);
             dies(victim, "unlock m");
             assertFalse(heir.result());
+        }
+        goesOn(false);
+    }
+
+    /** The heir is stopped; the victim takes its reservation back, and dies. */
+    @ParameterizedTest
+    @ValueSource(strings = {"depose: heir", "depose: freed"})
+    void inDeposingAnHeir(String step) throws Exception {
+        open();
+        mutex.lock();
+        try (LockPeer heir = LockPeer.start(place.file()); LockPeer victim = victim(step)) {
+            heir.tell("lock m");
+            SharedMutexTest.awaitHeir(mutex);
+            Kernel.stop(heir.pid());
+            mutex.unlock();
+            dies(victim, openStep(), "lock m");
+            assertTrue(mutex.tryLock(10, TimeUnit.SECONDS), () -> mutex.toString());
+            assertFalse(mutex.ownerDied());
+            mutex.unlock();
+            Kernel.resume(heir.pid());
+            heir.expect("locked");
+            assertEquals("unlocked", heir.ask("unlock m"));
         }
         goesOn(false);
     }

@@ -17,6 +17,7 @@ import dev.fermata.testing.LockPeer;
 import dev.fermata.testing.Waiter;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.channels.FileChannel;
 import java.nio.file.StandardOpenOption;
 import java.time.Duration;
@@ -360,17 +361,19 @@ class RecoveryTest {
             SharedMutexTest.awaitHeir(mutex);
             place.truncate(left, grown);
             for (LockPeer peer : List.of(waiter, timed)) {
-                String answer = peer.answer();
-                assertTrue(answer.startsWith("DamagedMappingException "), answer);
+                assertDamaged(peer.answer());
             }
             for (String step : List.of("unlock m", "lock m", "mutex other")) {
-                String answer = holder.ask(step);
-                assertTrue(answer.startsWith("DamagedMappingException "), answer);
+                assertDamaged(holder.ask(step));
             }
             assertThrows(DamagedMappingException.class, mutex::lock);
         }
         LockFileException e = assertThrows(LockFileException.class, () -> LockFile.open(place.file()));
         assertEquals(left == 0 && grown ? Reason.NOT_A_LOCK_FILE : Reason.DAMAGED, e.reason(), e.getMessage());
+    }
+
+    private static void assertDamaged(String answer) {
+        assertTrue(answer.startsWith("DamagedMappingException "), answer);
     }
 
     @Test
@@ -395,10 +398,8 @@ class RecoveryTest {
         try (LockPeer known = LockPeer.start(place.file()); LockPeer stranger = LockPeer.start(place.file())) {
             assertEquals("taken", known.ask("try m 0"));
             place.punch(135_168, 32_768); // of 64 participants and 1024 locks
-            String answer = stranger.ask("try m 0");
-            assertTrue(answer.startsWith("DamagedMappingException "), answer);
-            answer = known.ask("mutex other");
-            assertTrue(answer.startsWith("DamagedMappingException "), answer);
+            assertDamaged(stranger.ask("try m 0"));
+            assertDamaged(known.ask("mutex other"));
         }
     }
 
@@ -407,25 +408,29 @@ class RecoveryTest {
         try (LockPeer holder = LockPeer.start(place.file()); LockPeer stranger = LockPeer.start(place.file())) {
             assertEquals("locked", holder.ask("lock m"));
             place.punch(167_936, 4096);
-            String answer = stranger.ask("try m 0");
-            assertTrue(answer.startsWith("DamagedMappingException "), answer);
-            answer = holder.ask("unlock m");
-            assertTrue(answer.startsWith("DamagedMappingException "), answer);
+            assertDamaged(stranger.ask("try m 0"));
+            assertDamaged(holder.ask("unlock m"));
         }
     }
 
-    /** A participant's line that something else wrote over is not taken for a death. */
-    @Test
-    void anOverwrittenCellIsDamageAndNoDeath() throws Exception {
-        Random random = new Random(20_261_203);
-        try (LockPeer holder = LockPeer.start(place.file())) {
+    /** A cell that something else wrote over, whole or half, with its line or alone, is not taken for a death. */
+    @ParameterizedTest
+    @ValueSource(strings = {"lifeline", "generation", "line"})
+    void anOverwrittenCellIsDamageAndNoDeath(String what) throws Exception {
+        try (LockPeer holder = LockPeer.start(place.file());
+                FileChannel channel =
+                        FileChannel.open(place.file(), StandardOpenOption.READ, StandardOpenOption.WRITE)) {
             assertEquals("locked", holder.ask("lock m"));
             int slot = mutex.info().owner().orElseThrow().slot();
-            byte[] line = new byte[64];
-            random.nextBytes(line);
-            try (FileChannel channel = FileChannel.open(place.file(), StandardOpenOption.WRITE)) {
-                channel.write(ByteBuffer.wrap(line), Layout.HEADER + (long) slot * Layout.PARTICIPANT);
+            long at = Layout.HEADER + (long) slot * Layout.PARTICIPANT;
+            ByteBuffer line = ByteBuffer.allocate(Layout.LINE).order(ByteOrder.LITTLE_ENDIAN);
+            channel.read(line, at);
+            switch (what) {
+                case "lifeline" -> line.putInt(0, 0x5aa5_1234); // with the bit that says "died"
+                case "generation" -> line.putInt(4, line.getInt(4) + (1 << 20)); // as if many had come after it
+                default -> new Random(20_261_203).nextBytes(line.array());
             }
+            channel.write(line.flip().limit(Layout.LINE), at);
             assertThrows(DamagedMappingException.class, () -> mutex.tryLock(10, TimeUnit.SECONDS));
         }
     }
@@ -439,21 +444,25 @@ class RecoveryTest {
             opener.tell("open " + place.file());
             Kernel.awaitStopped(opener.pid());
             place.truncate(0, false);
-            signal(opener, "CONT");
+            Kernel.resume(opener.pid());
             String answer = opener.answer();
             if (answer.equals("opened")) {
-                answer = opener.ask("lock m");
-                assertTrue(answer.startsWith("DamagedMappingException "), answer);
+                assertDamaged(opener.ask("lock m"));
             } else {
                 assertTrue(answer.startsWith("LockFileException ") && answer.contains(place.file().toString()), answer);
             }
         }
     }
 
-    @Test
-    void closingRightAfterATruncationIsSoonDone() throws Exception {
+    /** Nothing holds up the closing, and the guardian ends. */
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void closingRightAfterATruncationIsSoonDone(boolean noticed) throws Exception {
         mutex.lock();
         place.truncate(0, false);
+        if (noticed) {
+            assertThrows(DamagedMappingException.class, mutex::unlock);
+        }
         file.close();
         for (Thread thread : Thread.getAllStackTraces().keySet()) {
             if (thread.getName().startsWith("fermata-guardian " + place.file() + " ")) {
@@ -495,20 +504,16 @@ class RecoveryTest {
     void aStoppedHolderIsNotDead() throws Exception {
         try (LockPeer holder = LockPeer.start(place.file())) {
             holder.ask("lock m");
-            signal(holder, "STOP");
+            Kernel.stop(holder.pid());
             LockTimeoutException e =
                     assertThrows(LockTimeoutException.class, () -> mutex.lock(Duration.ofMillis(2500)));
             assertTrue(e.getMessage().contains("pid " + holder.pid() + " \"peer\", alive"), e.getMessage());
-            signal(holder, "CONT");
+            Kernel.resume(holder.pid());
             assertEquals("unlocked", holder.ask("unlock m"));
             mutex.lock();
             assertFalse(mutex.ownerDied());
             mutex.unlock();
         }
-    }
-
-    private static void signal(LockPeer peer, String signal) throws Exception {
-        new ProcessBuilder("kill", "-" + signal, Long.toString(peer.pid())).start().waitFor();
     }
 
     /** What is logged of a death names who died, though others take all slots at once. */
@@ -574,12 +579,11 @@ class RecoveryTest {
         try (LockPeer heir = LockPeer.start(place.file())) {
             heir.tell("lock m");
             SharedMutexTest.awaitHeir(mutex);
-            signal(heir, "STOP");
-            Kernel.awaitStopped(heir.pid());
+            Kernel.stop(heir.pid());
             mutex.unlock();
             assertEquals(LockInfo.State.RESERVED, mutex.info().state());
             LockPeer.update(mutex);
-            signal(heir, "CONT");
+            Kernel.resume(heir.pid());
             heir.expect("locked");
             assertEquals("unlocked", heir.ask("unlock m"));
             LockPeer.update(mutex);
@@ -608,12 +612,12 @@ class RecoveryTest {
     void aStoppedGuardianHoldsUpNobody() throws Exception {
         try (LockPeer stopped = LockPeer.start(place.file());
                 LockPeer holder = LockPeer.start(place.file())) {
-            signal(stopped, "STOP");
+            Kernel.stop(stopped.pid());
             holder.ask("lock m");
             Waiter<String> waiter = lockAndUnlock();
             holder.kill();
             assertEquals("told", waiter.result());
-            signal(stopped, "CONT");
+            Kernel.resume(stopped.pid());
         }
     }
 

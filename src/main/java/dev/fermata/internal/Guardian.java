@@ -317,12 +317,12 @@ final class Guardian {
         require("set_robust_list", page.register());
         long control = page.control().segment().address();
         addresses.setAtIndex(JAVA_LONG, 0, control);
-        expected.setAtIndex(JAVA_INT, 0, 1); // it is 0: no sleep
+        expected.setAtIndex(JAVA_INT, 0, -1); // it is 0 or little more: no sleep
         int waited = CALLS.futexWaitAny(addresses, expected, 1, 0);
         if (waited != -Posix.EAGAIN) {
             require("futex_waitv, of Linux 5.16", waited);
         }
-        waited = CALLS.futexWait(page.control().segment(), 1, 0);
+        waited = CALLS.futexWait(page.control().segment(), -1, 0);
         if (waited != -Posix.EAGAIN) {
             require("futex", waited);
         }
@@ -475,7 +475,6 @@ final class Guardian {
     /** One round; whether the participant is detached now. Nothing may end the thread before. */
     private boolean watch() {
         try {
-            answerCalls();
             if (closing && detach()) {
                 return true;
             }
@@ -524,9 +523,11 @@ final class Guardian {
 
     /** Sleeps on the control word alone. */
     private void pass() {
-        FUTEX.wait(page.control(), calls, System.nanoTime() + LOOK);
+        answerCalls();
         if (closing) {
             Attachment.sleep(1);
+        } else {
+            FUTEX.wait(page.control(), calls, System.nanoTime() + LOOK);
         }
     }
 
@@ -716,10 +717,11 @@ final class Guardian {
 
     /** Does what was deferred, once those who deferred it have had the processor. */
     private void attend() {
-        for (Runnable note = next(); note != null; note = next()) {
-            if (!closing) {
-                Attachment.sleep(1);
-            }
+        Runnable note = next();
+        if (note != null && !closing) {
+            Attachment.sleep(1);
+        }
+        for (; note != null; note = next()) {
             note.run();
         }
     }

@@ -9,15 +9,15 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Instant;
 import java.util.ArrayList;
-import java.util.Comparator;
+import java.util.Arrays;
 import java.util.List;
-import java.util.stream.IntStream;
 
 /**
  * The participants' part of a lock file: the cells, and what processes say about themselves and their threads.
  *
  * <p>A cell is {generation, lifeline} in one 64-bit word; every change by a program is a compare-and-set of all of it
- * (model {@code participants.pml}). The rest is for people: nothing is decided from it.
+ * (model {@code participants.pml}). The rest is for people: nothing is decided from it but which free slot is
+ * tried first.
  */
 public final class Participants {
     /** The inode of this process's pid namespace, or 0 where it cannot be told. */
@@ -50,7 +50,8 @@ public final class Participants {
 
     /** Looks first, as one who is giving up may come here with the page gone, and interpreted. */
     boolean cas(int slot, long expected, long value) {
-        return Word.loadLongAcquire(memory, header.cell(slot)) == expected && Word.casLong(memory, header.cell(slot), expected, value);
+        long at = header.cell(slot);
+        return Word.loadLongAcquire(memory, at) == expected && Word.casLong(memory, at, expected, value);
     }
 
     /** All cells, read one after the other. */
@@ -100,9 +101,16 @@ public final class Participants {
 
     /** All slots, so that what is said of the dead is kept for as long as there are others. */
     int[] longestUnusedFirst() {
-        return IntStream.range(0, count()).boxed()
-                .sorted(Comparator.comparingLong(slot -> Word.loadLong(memory, header.participant(slot) + Layout.P_ATTACHED)))
-                .mapToInt(Integer::intValue).toArray();
+        long[] keys = new long[count()];
+        for (int slot = 0; slot < keys.length; slot++) {
+            keys[slot] = Word.loadLong(memory, header.participant(slot) + Layout.P_ATTACHED) << 8 | slot;
+        }
+        Arrays.sort(keys);
+        int[] slots = new int[keys.length];
+        for (int i = 0; i < slots.length; i++) {
+            slots[i] = (int) keys[i] & 0xff;
+        }
+        return slots;
     }
 
     /** Writes what this process says about itself; the generation last, so that no half of it is believed. */

@@ -60,7 +60,7 @@ public final class KillLatency implements Callable<Integer> {
                 }
                 SharedMutex mutex = file.mutex("m", LockPeer.RECORD);
                 if (stopped) {
-                    run("kill", "-STOP", Long.toString(bystander.pid()));
+                    Kernel.stop(bystander.pid());
                 }
                 if (gc) {
                     bystander.tell("gc");

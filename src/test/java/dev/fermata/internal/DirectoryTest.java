@@ -3,6 +3,7 @@ package dev.fermata.internal;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -17,6 +18,7 @@ import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.FutureTask;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -107,7 +109,7 @@ class DirectoryTest {
     @Test
     void anEntryInTheHandsOfAnotherIsWaitedFor() throws Exception {
         Header header = header(1);
-        try (Arena arena = Arena.ofShared(); ExecutorService threads = Executors.newSingleThreadExecutor()) {
+        try (Arena arena = Arena.ofShared()) {
             MemorySegment memory = memory(arena, header);
             Word.storeLong(memory, Layout.H_HEAP, 1);
             Word.storePlain(memory, Layout.H_USED, 1);
@@ -116,14 +118,17 @@ class DirectoryTest {
             Word.storePlain(memory, header.entry(0) + Layout.E_INTENT, id(0));
             Directory directory = new Directory(memory, header);
             Directory.Parameters parameters = new Directory.Parameters(Layout.MUTEX, 0, 64);
-            Future<Integer> waits = threads.submit(() -> directory.insert(name(0), parameters, id(1)));
-            Thread.sleep(20);
+            FutureTask<Integer> waits = new FutureTask<>(() -> directory.insert(name(0), parameters, id(1)));
+            Thread thread = Thread.ofPlatform().daemon().start(waits);
+            while (thread.getState() != Thread.State.TIMED_WAITING) {
+                Thread.onSpinWait();
+            }
             Word.storeRelease(memory, header.entry(0) + Layout.E_INTENT, 0);
             assertEquals(0, waits.get());
             Word.storeRelease(memory, header.entry(1) + Layout.E_INTENT, id(0));
             long begin = System.nanoTime();
             assertThrows(Directory.FullException.class, () -> directory.insert(name(2), parameters, id(1)));
-            assertEquals(true, System.nanoTime() - begin >= 900_000_000, "it was waited for");
+            assertTrue(System.nanoTime() - begin >= 900_000_000, "it was not waited for");
         }
     }
 }

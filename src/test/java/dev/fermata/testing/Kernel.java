@@ -177,6 +177,24 @@ public final class Kernel {
         return blockedIn(pid, tid).startsWith(SYS_FUTEX_WAITV + " ");
     }
 
+    /** SIGSTOP; returns when the process is stopped. */
+    public static void stop(long pid) throws IOException, InterruptedException {
+        kill("-STOP", pid);
+        awaitStopped(pid);
+    }
+
+    /** SIGCONT. */
+    public static void resume(long pid) throws IOException, InterruptedException {
+        kill("-CONT", pid);
+    }
+
+    private static void kill(String signal, long pid) throws IOException, InterruptedException {
+        int code = new ProcessBuilder("kill", signal, Long.toString(pid)).inheritIO().start().waitFor();
+        if (code != 0) {
+            throw new AssertionError("kill " + signal + " " + pid + " ended with " + code);
+        }
+    }
+
     /** Returns when a process has been stopped by a signal. */
     public static void awaitStopped(long pid) throws IOException {
         String stat;
