@@ -516,9 +516,10 @@ class RecoveryTest {
         }
     }
 
-    /** What is logged of a death names who died, though others take all slots at once. */
-    @Test
-    void theLogNamesTheDeadEvenIfItsSlotIsTakenAtOnce() throws Exception {
+    /** What is logged of a death names who died, though others take all slots at once, or the file is closed. */
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void theLogNamesTheDeadWhateverComesAtOnce(boolean closed) throws Exception {
         reopen(LockFile.builder(place.file()).participants(2));
         BlockingQueue<String> log = new LinkedBlockingQueue<>();
         Handler handler = new ConsoleHandler() {
@@ -537,6 +538,9 @@ class RecoveryTest {
             }
             mutex.lock();
             mutex.unlock();
+            if (closed) {
+                file.close();
+            }
             try (LockPeer next = LockPeer.start(place.file())) {
                 assertTrue(log.take().contains("pid " + victim.pid() + " \"peer\", dead"));
                 assertEquals("locked", next.ask("lock m"));

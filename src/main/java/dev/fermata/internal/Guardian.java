@@ -475,8 +475,11 @@ final class Guardian {
     /** One round; whether the participant is detached now. Nothing may end the thread before. */
     private boolean watch() {
         try {
-            if (closing && detach()) {
-                return true;
+            if (closing) {
+                attend(); // as long as it can be looked up who died
+                if (detach()) {
+                    return true;
+                }
             }
             if (attachment.isDamaged()) {
                 pass(); // there is nothing left to look at
