@@ -28,32 +28,38 @@ final class LibcPosix implements Posix {
     private static final int STATX_BASIC_STATS = 0x7ff;
     private static final int MAP_SHARED = 1;
     private static final int MAP_ANONYMOUS = 0x20;
+    private static final int MFD_CLOEXEC = 1;
     private static final long SYS_GETTID = ARM ? 178 : 186;
+    private static final long SYS_MEMFD_CREATE = ARM ? 279 : 319;
     private static final long SYS_PIDFD_SEND_SIGNAL = 424;
     private static final long SYS_PIDFD_OPEN = 434;
 
-    private final MethodHandle open = variadic("open", 2, ADDRESS, JAVA_INT, JAVA_INT);
     private final MethodHandle close = function("close", JAVA_INT);
-    private final MethodHandle flock = function("flock", JAVA_INT, JAVA_INT);
-    private final MethodHandle fchmod = function("fchmod", JAVA_INT, JAVA_INT);
-    private final MethodHandle fallocate = function("posix_fallocate", JAVA_INT, JAVA_LONG, JAVA_LONG);
-    private final MethodHandle ftruncate = function("ftruncate", JAVA_INT, JAVA_LONG);
-    private final MethodHandle fsync = function("fsync", JAVA_INT);
-    private final MethodHandle linkat = function("linkat", JAVA_INT, ADDRESS, JAVA_INT, ADDRESS, JAVA_INT);
-    private final MethodHandle statx = function("statx", JAVA_INT, ADDRESS, JAVA_INT, JAVA_INT, ADDRESS);
-    private final MethodHandle fstatfs = function("fstatfs", JAVA_INT, ADDRESS);
-    private final MethodHandle kill = function("kill", JAVA_INT, JAVA_INT);
-    private final MethodHandle munmap = function("munmap", JAVA_LONG, JAVA_LONG);
-    private final MethodHandle getuid = function("getuid");
-    private final MethodHandle pread = longFunction("pread", JAVA_INT, ADDRESS, JAVA_LONG, JAVA_LONG);
     private final MethodHandle pwrite = longFunction("pwrite", JAVA_INT, ADDRESS, JAVA_LONG, JAVA_LONG);
-    private final MethodHandle mmap =
-            longFunction("mmap", JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_LONG);
     private final MethodHandle syscall = LINKER.downcallHandle(LINKER.defaultLookup().findOrThrow("syscall"),
             FunctionDescriptor.of(JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG, JAVA_LONG),
             ERRNO, Linker.Option.firstVariadicArg(1));
-    private final MethodHandle strerror = LINKER.downcallHandle(
-            LINKER.defaultLookup().findOrThrow("strerror"), FunctionDescriptor.of(ADDRESS, JAVA_INT));
+
+    /** What only lock files need, made when it is first used: that takes 40 ms. */
+    private static final class Late {
+        static final MethodHandle OPEN = variadic("open", 2, ADDRESS, JAVA_INT, JAVA_INT);
+        static final MethodHandle FLOCK = function("flock", JAVA_INT, JAVA_INT);
+        static final MethodHandle FCHMOD = function("fchmod", JAVA_INT, JAVA_INT);
+        static final MethodHandle POSIX_FALLOCATE = function("posix_fallocate", JAVA_INT, JAVA_LONG, JAVA_LONG);
+        static final MethodHandle FTRUNCATE = function("ftruncate", JAVA_INT, JAVA_LONG);
+        static final MethodHandle FSYNC = function("fsync", JAVA_INT);
+        static final MethodHandle LINKAT = function("linkat", JAVA_INT, ADDRESS, JAVA_INT, ADDRESS, JAVA_INT);
+        static final MethodHandle STATX = function("statx", JAVA_INT, ADDRESS, JAVA_INT, JAVA_INT, ADDRESS);
+        static final MethodHandle FSTATFS = function("fstatfs", JAVA_INT, ADDRESS);
+        static final MethodHandle KILL = function("kill", JAVA_INT, JAVA_INT);
+        static final MethodHandle MUNMAP = function("munmap", JAVA_LONG, JAVA_LONG);
+        static final MethodHandle GETUID = function("getuid");
+        static final MethodHandle PREAD = longFunction("pread", JAVA_INT, ADDRESS, JAVA_LONG, JAVA_LONG);
+        static final MethodHandle MMAP =
+                longFunction("mmap", JAVA_LONG, JAVA_LONG, JAVA_INT, JAVA_INT, JAVA_INT, JAVA_LONG);
+        static final MethodHandle STRERROR = LINKER.downcallHandle(
+                LINKER.defaultLookup().findOrThrow("strerror"), FunctionDescriptor.of(ADDRESS, JAVA_INT));
+    }
 
     private static MethodHandle function(String name, MemoryLayout... parameters) {
         return LINKER.downcallHandle(
@@ -89,7 +95,13 @@ final class LibcPosix implements Posix {
 
     @Override
     public int open(String path, int flags, int mode) {
-        return (int) call((state, arena) -> (int) open.invokeExact(state, arena.allocateFrom(path), flags, mode));
+        return (int) call((state, arena) -> (int) Late.OPEN.invokeExact(state, arena.allocateFrom(path), flags, mode));
+    }
+
+    @Override
+    public int memoryFile(String name) {
+        return (int) call((state, arena) -> (long) syscall.invokeExact(
+                state, SYS_MEMFD_CREATE, arena.allocateFrom(name).address(), (long) MFD_CLOEXEC, 0L, 0L));
     }
 
     @Override
@@ -99,32 +111,33 @@ final class LibcPosix implements Posix {
 
     @Override
     public int flock(int fd, int operation) {
-        return (int) call((state, arena) -> (int) flock.invokeExact(state, fd, operation));
+        return (int) call((state, arena) -> (int) Late.FLOCK.invokeExact(state, fd, operation));
     }
 
     @Override
     public int fchmod(int fd, int mode) {
-        return (int) call((state, arena) -> (int) fchmod.invokeExact(state, fd, mode));
+        return (int) call((state, arena) -> (int) Late.FCHMOD.invokeExact(state, fd, mode));
     }
 
     @Override
     public int fallocate(int fd, long size) {
-        return -(int) call((state, arena) -> (int) fallocate.invokeExact(state, fd, 0L, size)); // errno is the result
+        return -(int) call( // errno is the result
+                (state, arena) -> (int) Late.POSIX_FALLOCATE.invokeExact(state, fd, 0L, size));
     }
 
     @Override
     public int truncate(int fd, long size) {
-        return (int) call((state, arena) -> (int) ftruncate.invokeExact(state, fd, size));
+        return (int) call((state, arena) -> (int) Late.FTRUNCATE.invokeExact(state, fd, size));
     }
 
     @Override
     public int fsync(int fd) {
-        return (int) call((state, arena) -> (int) fsync.invokeExact(state, fd));
+        return (int) call((state, arena) -> (int) Late.FSYNC.invokeExact(state, fd));
     }
 
     @Override
     public int read(int fd, MemorySegment to, long position) {
-        return (int) call((state, arena) -> (long) pread.invokeExact(state, fd, to, to.byteSize(), position));
+        return (int) call((state, arena) -> (long) Late.PREAD.invokeExact(state, fd, to, to.byteSize(), position));
     }
 
     @Override
@@ -134,7 +147,7 @@ final class LibcPosix implements Posix {
 
     @Override
     public int link(int fd, String path) {
-        return (int) call((state, arena) -> (int) linkat.invokeExact(state, AT_FDCWD,
+        return (int) call((state, arena) -> (int) Late.LINKAT.invokeExact(state, AT_FDCWD,
                 arena.allocateFrom("/proc/self/fd/" + fd), AT_FDCWD, arena.allocateFrom(path), AT_SYMLINK_FOLLOW));
     }
 
@@ -151,7 +164,7 @@ final class LibcPosix implements Posix {
     private Status status(int fd, String path, int flags) throws ErrnoException {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment buffer = arena.allocate(256, 8); // struct statx, the same everywhere
-            int done = (int) call((state, inner) -> (int) statx.invokeExact(
+            int done = (int) call((state, inner) -> (int) Late.STATX.invokeExact(
                     state, fd, inner.allocateFrom(path), flags, STATX_BASIC_STATS, buffer));
             if (done < 0) {
                 throw new ErrnoException(-done);
@@ -166,7 +179,7 @@ final class LibcPosix implements Posix {
     public long fileSystem(int fd) {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment buffer = arena.allocate(256, 8); // struct statfs, whose first member is f_type
-            long done = call((state, inner) -> (int) fstatfs.invokeExact(state, fd, buffer));
+            long done = call((state, inner) -> (int) Late.FSTATFS.invokeExact(state, fd, buffer));
             return done < 0 ? done : buffer.get(JAVA_LONG, 0) & 0xffff_ffffL;
         }
     }
@@ -174,12 +187,12 @@ final class LibcPosix implements Posix {
     @Override
     public long map(int fd, long size, int protection) {
         int flags = fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED;
-        return call((state, arena) -> (long) mmap.invokeExact(state, 0L, size, protection, flags, fd, 0L));
+        return call((state, arena) -> (long) Late.MMAP.invokeExact(state, 0L, size, protection, flags, fd, 0L));
     }
 
     @Override
     public int unmap(long address, long size) {
-        return (int) call((state, arena) -> (int) munmap.invokeExact(state, address, size));
+        return (int) call((state, arena) -> (int) Late.MUNMAP.invokeExact(state, address, size));
     }
 
     private long syscall(long number, long a, long b, long c, long d) {
@@ -203,18 +216,18 @@ final class LibcPosix implements Posix {
 
     @Override
     public int kill(int pid, int signal) {
-        return (int) call((state, arena) -> (int) kill.invokeExact(state, pid, signal));
+        return (int) call((state, arena) -> (int) Late.KILL.invokeExact(state, pid, signal));
     }
 
     @Override
     public int userId() {
-        return (int) call((state, arena) -> (int) getuid.invokeExact(state));
+        return (int) call((state, arena) -> (int) Late.GETUID.invokeExact(state));
     }
 
     @Override
     public String describe(int errno) {
         try {
-            MemorySegment text = (MemorySegment) strerror.invokeExact(errno);
+            MemorySegment text = (MemorySegment) Late.STRERROR.invokeExact(errno);
             return text.reinterpret(256).getString(0) + " (errno " + errno + ")";
         } catch (Throwable impossible) {
             throw new AssertionError(impossible);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.fermata.internal;
 
+import static java.lang.foreign.ValueLayout.JAVA_BYTE;
+
 import java.io.IOException;
 import java.io.InputStream;
 import java.lang.System.Logger.Level;
@@ -11,10 +13,11 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Chooses the {@link NativeCalls} of this process. */
+/** Chooses the {@link NativeCalls} and the {@link Posix} of this process. */
 final class NativeLoader {
     private static final String BACK_END = "dev.fermata.native";
     private static final String SHIM = "dev.fermata.shim";
+    private static final String LIBRARY = "libfermata.so";
     private static final String NATIVE_ACCESS =
             "native access is refused; start java with --enable-native-access=dev.fermata"
                     + " (or ALL-UNNAMED, where Fermata is on the class path)";
@@ -40,6 +43,15 @@ final class NativeLoader {
         }
     }
 
+    /** Through libc, whatever is chosen. */
+    static Posix posix() {
+        try {
+            return new LibcPosix();
+        } catch (IllegalCallerException refused) {
+            throw new UnsupportedOperationException(NATIVE_ACCESS, refused);
+        }
+    }
+
     private static NativeCalls shimOrLibc() {
         String path = System.getProperty(SHIM);
         try {
@@ -51,33 +63,69 @@ final class NativeLoader {
         }
     }
 
-    /** Copies the shim out of the jar into a directory that only this user can enter, loads it, and removes both. */
+    /** Loads the shim that is in the jar: out of memory, so that a process that is killed meanwhile leaves no file. */
     private static NativeCalls unpack() throws IOException {
         String arch = switch (System.getProperty("os.arch")) {
             case "amd64", "x86_64" -> "x86_64";
             case String other -> other;
         };
-        String resource = "/META-INF/native/linux-" + arch + "/libfermata.so";
+        String resource = "/META-INF/native/linux-" + arch + "/" + LIBRARY;
+        byte[] shim;
+        try (InputStream in = NativeLoader.class.getResourceAsStream(resource)) {
+            if (in == null) {
+                throw new IOException("the jar has no " + resource);
+            }
+            shim = in.readAllBytes();
+        }
+        String origin = "the jar's " + resource;
         List<String> refusals = new ArrayList<>();
+        try {
+            return openInMemory(shim, origin);
+        } catch (IOException | IllegalArgumentException unusable) {
+            refusals.add(unusable.getMessage()); // for one, there is no /proc
+        }
         for (String parent : candidates()) {
-            try (InputStream in = NativeLoader.class.getResourceAsStream(resource)) {
-                if (in == null) {
-                    throw new IOException("the jar has no " + resource);
-                }
-                Path directory = Files.createTempDirectory(Path.of(parent), "fermata-"); // 0700
-                Path library = directory.resolve("libfermata.so");
-                try {
-                    Files.copy(in, library);
-                    return open(library, "the jar's " + resource);
-                } finally {
-                    Files.deleteIfExists(library); // the mapping stays
-                    Files.deleteIfExists(directory);
-                }
+            try {
+                return openIn(Path.of(parent), shim, origin);
             } catch (IOException | IllegalArgumentException unusable) {
                 refusals.add(unusable.getMessage()); // for one, a /tmp mounted noexec: try the next
             }
         }
         throw new IOException(String.join("; ", refusals));
+    }
+
+    /** By way of a file that has no path and is gone with the process. */
+    private static NativeCalls openInMemory(byte[] shim, String origin) throws IOException {
+        Posix posix = Posix.SYSTEM;
+        int fd = posix.memoryFile(LIBRARY);
+        if (fd < 0) {
+            throw new IOException("no file in memory: " + posix.describe(-fd));
+        }
+        try (Arena arena = Arena.ofConfined()) {
+            int written = posix.write(fd, arena.allocateFrom(JAVA_BYTE, shim), 0);
+            if (written != shim.length) {
+                throw new IOException("a file in memory takes no " + shim.length + " bytes: "
+                        + (written < 0 ? posix.describe(-written) : "only " + written));
+            }
+            // Two libraries by one path are one to libc, and /proc/self/fd/N is the path that others take.
+            String path = "/proc/thread-self/fd/" + fd;
+            return new ShimCalls(SymbolLookup.libraryLookup(path, Arena.global()), origin);
+        } finally {
+            posix.close(fd); // the mapping stays
+        }
+    }
+
+    /** By way of a directory that only this user can enter; removes both. */
+    private static NativeCalls openIn(Path parent, byte[] shim, String origin) throws IOException {
+        Path directory = Files.createTempDirectory(parent, "fermata-"); // 0700
+        Path library = directory.resolve(LIBRARY);
+        try {
+            Files.write(library, shim);
+            return open(library, origin);
+        } finally {
+            Files.deleteIfExists(library); // the mapping stays
+            Files.deleteIfExists(directory);
+        }
     }
 
     private static List<String> candidates() {

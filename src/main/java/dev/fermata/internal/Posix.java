@@ -9,7 +9,7 @@ import java.lang.foreign.MemorySegment;
  */
 public interface Posix {
     /** Through libc. */
-    Posix SYSTEM = new LibcPosix();
+    Posix SYSTEM = NativeLoader.posix();
 
     int EPERM = 1;
     int ENOENT = 2;
@@ -51,6 +51,9 @@ public interface Posix {
     }
 
     int open(String path, int flags, int mode);
+
+    /** A new file that is in memory only and has no path; the name is for people. */
+    int memoryFile(String name);
 
     int close(int fd);
 

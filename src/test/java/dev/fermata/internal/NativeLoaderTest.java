@@ -8,10 +8,15 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.fermata.Fermata;
+import dev.fermata.LockFile;
 import dev.fermata.testing.ChildJvm;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardWatchEventKinds;
+import java.nio.file.WatchKey;
+import java.nio.file.WatchService;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
@@ -25,21 +30,31 @@ import org.junit.jupiter.params.provider.ValueSource;
 @Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class NativeLoaderTest {
     private static final String FROM_THE_JAR = "Fermata: shim from the jar's /META-INF/native/linux-";
+    private static final String IN_MEMORY = "mapped: /memfd:libfermata.so";
     private static final String LIBC = "Fermata: libc's syscall and Thread.onSpinWait (";
 
     @TempDir
     Path directory;
 
-    /** Prints what was found, and what lies in the directories named by the arguments. */
+    @TempDir
+    Path other;
+
+    /** Prints what was found, and the file that the shim is mapped from. */
     static final class About {
-        public static void main(String[] directories) throws IOException {
+        public static void main(String[] arguments) throws IOException {
             System.out.println(Fermata.about());
-            for (String directory : directories) {
-                try (Stream<Path> left = Files.list(Path.of(directory))) {
-                    left.filter(path -> path.getFileName().toString().startsWith("fermata-")).forEach(path ->
-                            System.out.println("left behind: " + path));
-                }
+            try (Stream<String> mappings = Files.lines(Path.of("/proc/self/maps"))) {
+                mappings.filter(mapping -> mapping.contains("libfermata.so"))
+                        .map(mapping -> "mapped: " + mapping.substring(mapping.indexOf('/'))).distinct()
+                        .forEach(System.out::println);
             }
+        }
+    }
+
+    /** Opens a lock file. */
+    static final class Opening {
+        public static void main(String[] arguments) throws IOException {
+            LockFile.open(Path.of(arguments[0])).close();
         }
     }
 
@@ -110,30 +125,94 @@ class NativeLoaderTest {
     }
 
     @Test
-    void nothingIsLeftInTheTemporaryDirectoryWhileTheProcessRuns() throws Exception {
+    void refusedNativeAccessNamesTheOptionWhereALockFileIsOpened() throws Exception {
+        ChildJvm.End end = ChildJvm.run(Opening.class, List.of("--illegal-native-access=deny"),
+                directory.resolve("locks").toString());
+        assertNotEquals(0, end.code());
+        assertContains("java.lang.UnsupportedOperationException: native access is refused; start java with "
+                + "--enable-native-access=dev.fermata", end.output());
+        assertIsEmpty(directory);
+    }
+
+    @Test
+    void theShimIsLoadedOutOfMemoryAndNoFileComes() throws Exception {
         assumeTrue(BackEnds.shim() != null, "no shim was built for this machine");
-        ChildJvm.End end = ChildJvm.run(About.class,
-                List.of(NATIVE_ACCESS, "-Djava.io.tmpdir=" + directory), directory.toString());
+        List<String> created = new ArrayList<>();
+        String output;
+        try (WatchService watch = directory.getFileSystem().newWatchService()) {
+            directory.register(watch, StandardWatchEventKinds.ENTRY_CREATE);
+            output = about("-Djava.io.tmpdir=" + directory);
+            Files.createFile(directory.resolve("last"));
+            while (!created.contains("last")) {
+                WatchKey key = watch.take();
+                key.pollEvents().forEach(event -> created.add(event.context().toString()));
+                key.reset();
+            }
+        }
+        assertEquals(List.of("last"), created);
+        assertContains(FROM_THE_JAR, output);
+        assertContains(IN_MEMORY, output);
+    }
+
+    @Test
+    void aShimInMemoryNeedsNoTemporaryDirectory() throws Exception {
+        assumeTrue(BackEnds.shim() != null, "no shim was built for this machine");
+        ChildJvm.End end = ChildJvm.run(About.class, List.of(NATIVE_ACCESS, "-Djava.io.tmpdir=/nonexistent"),
+                Map.of("XDG_RUNTIME_DIR", "/nonexistent"));
         assertContains(FROM_THE_JAR, end.output());
-        assertEquals(1, end.output().lines().count(), end.output());
+        assertContains(IN_MEMORY, end.output());
+    }
+
+    /** Tells what a child finds that the kernel refuses some calls, as under seccomp; strace answers in its place. */
+    private String aboutWithout(String calls, List<String> environment, String... options) throws Exception {
+        assumeTrue(BackEnds.shim() != null, "no shim was built for this machine");
+        assumeTrue(new ProcessBuilder("sh", "-c", "strace -o /dev/null true").start().waitFor() == 0,
+                "no strace, or none that may trace (Debian: apt-get install strace)");
+        Path trace = other.resolve("trace");
+        List<String> program = new ArrayList<>(List.of("strace", "-f", "-o", trace.toString(),
+                "-e", "trace=" + calls, "-e", "inject=" + calls + ":error=EACCES", "env"));
+        program.addAll(environment);
+        ChildJvm.End end = ChildJvm.runUnder(program, About.class,
+                Stream.concat(Stream.of(NATIVE_ACCESS), Arrays.stream(options)).toList());
+        assertEquals(0, end.code(), end.output());
+        assertContains("memfd_create(\"libfermata.so\", MFD_CLOEXEC) = -1 EACCES", Files.readString(trace));
+        return end.output();
+    }
+
+    @Test
+    void withoutFilesInMemoryItComesByWayOfTheTemporaryDirectoryAndNothingIsLeft() throws Exception {
+        String output = aboutWithout("memfd_create", List.of(), "-Djava.io.tmpdir=" + directory);
+        assertContains(FROM_THE_JAR, output);
+        assertTrue(output.lines().anyMatch(line ->
+                line.startsWith("mapped: " + directory + "/fermata-") && line.endsWith(" (deleted)")), output);
         assertIsEmpty(directory);
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"/nonexistent", "/proc", "/dev/null"})
     void aTemporaryDirectoryThatCannotBeUsedIsPassedOver(String unusable) throws Exception {
-        assumeTrue(BackEnds.shim() != null, "no shim was built for this machine");
-        ChildJvm.End end = ChildJvm.run(About.class, List.of(NATIVE_ACCESS, "-Djava.io.tmpdir=" + unusable),
-                Map.of("XDG_RUNTIME_DIR", directory.toString()), directory.toString());
-        assertContains(FROM_THE_JAR, end.output());
+        String output = aboutWithout("memfd_create",
+                List.of("XDG_RUNTIME_DIR=" + directory), "-Djava.io.tmpdir=" + unusable);
+        assertContains(FROM_THE_JAR, output);
+        assertContains("mapped: " + directory + "/fermata-", output);
         assertIsEmpty(directory);
     }
 
     @Test
     void theLastDirectoryIsTheOneOfSharedMemory() throws Exception {
-        assumeTrue(BackEnds.shim() != null, "no shim was built for this machine");
-        ChildJvm.End end = ChildJvm.run(About.class, List.of(NATIVE_ACCESS, "-Djava.io.tmpdir=/nonexistent"),
-                Map.of("XDG_RUNTIME_DIR", "/nonexistent"));
-        assertContains(FROM_THE_JAR, end.output());
+        String output = aboutWithout("memfd_create",
+                List.of("XDG_RUNTIME_DIR=/nonexistent"), "-Djava.io.tmpdir=/nonexistent");
+        assertContains(FROM_THE_JAR, output);
+        assertContains("mapped: /dev/shm/fermata-", output);
+    }
+
+    @Test
+    void whereNoPlaceIsGoodLibcTellsWhy() throws Exception {
+        String output = aboutWithout("memfd_create,/^mkdir",
+                List.of("XDG_RUNTIME_DIR=/nonexistent"), "-Djava.io.tmpdir=" + directory);
+        assertContains(LIBC + "no usable shim: no file in memory: Permission denied (errno 13); ", output);
+        for (Path parent : List.of(directory, Path.of("/nonexistent"), Path.of("/dev/shm"))) {
+            assertContains("; " + parent + "/fermata-", output);
+        }
     }
 }
