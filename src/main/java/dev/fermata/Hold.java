@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.fermata;
 
+import dev.fermata.internal.Printable;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
@@ -65,6 +66,7 @@ public final class Hold implements AutoCloseable {
 
     @Override
     public String toString() {
-        return "Hold[\"%s\", fence %d%s]".formatted(mutex.name(), fence, closed.get() ? ", closed" : "");
+        return "Hold[\"%s\", fence %d%s]".formatted(
+                Printable.of(mutex.name()), fence, closed.get() ? ", closed" : "");
     }
 }

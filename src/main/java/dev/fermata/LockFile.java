@@ -5,6 +5,7 @@ import dev.fermata.internal.Attachment;
 import dev.fermata.internal.Eviction;
 import dev.fermata.internal.Header;
 import dev.fermata.internal.Layout;
+import dev.fermata.internal.Printable;
 import dev.fermata.internal.Settings;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.FileSystems;
@@ -86,7 +87,8 @@ public final class LockFile implements AutoCloseable {
 
         private Builder(Path path) {
             this.path = Objects.requireNonNull(path, "path");
-            require(path.getFileSystem() == FileSystems.getDefault(), "path", path + " of " + path.getFileSystem(),
+            require(path.getFileSystem() == FileSystems.getDefault(), "path",
+                    Printable.of(path + " of " + path.getFileSystem()),
                     "one of the default file system, which the kernel can map");
             require(!path.toString().isEmpty(), "path", "an empty one", "the name of a file");
         }
@@ -450,6 +452,7 @@ public final class LockFile implements AutoCloseable {
     @Override
     public String toString() {
         RuntimeException trouble = closed ? new LockFileClosedException(path()) : attachment.trouble();
-        return "LockFile[%s]".formatted(trouble == null ? path() : trouble.getMessage()); // which names the path
+        return "LockFile[%s]".formatted(
+                trouble == null ? Printable.of(path()) : trouble.getMessage()); // which names the path
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.fermata;
 
+import dev.fermata.internal.Printable;
 import java.nio.file.Path;
 
 /** The lock file was closed in this process, before or while the lock was waited for. Nothing was acquired. */
@@ -13,6 +14,6 @@ public final class LockFileClosedException extends IllegalStateException {
      * @param path the file
      */
     public LockFileClosedException(Path path) {
-        super(path + " has been closed in this process; open it again");
+        super(Printable.of(path) + " has been closed in this process; open it again");
     }
 }

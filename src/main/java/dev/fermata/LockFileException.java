@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.fermata;
 
+import dev.fermata.internal.Printable;
 import java.io.IOException;
 import java.nio.file.Path;
 
@@ -50,7 +51,7 @@ public final class LockFileException extends IOException {
      * @param mend what was expected, or how to mend it
      */
     public LockFileException(Reason reason, Path path, String found, String mend) {
-        super("%s: %s; %s".formatted(path, found, mend));
+        super("%s: %s; %s".formatted(Printable.of(path), found, mend));
         this.reason = reason;
         this.file = path;
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.fermata;
 
+import dev.fermata.internal.Printable;
 import java.nio.file.Path;
 
 /** The file has no room for a further lock. Those that it holds are not affected. */
@@ -16,6 +17,6 @@ public final class LockFileFullException extends IllegalStateException {
      */
     public LockFileFullException(Path path, String name, String found) {
         super(("%s has no room for lock \"%s\": %s. Create another file with more capacity or payload, by LockFile.builder"
-                + "(path).capacity(locks).payload(bytes)").formatted(path, name, found));
+                + "(path).capacity(locks).payload(bytes)").formatted(Printable.of(path), Printable.of(name), found));
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.fermata;
 
+import dev.fermata.internal.Printable;
 import java.nio.file.Path;
 
 /**
@@ -19,6 +20,7 @@ public final class LockFileReplacedException extends IllegalStateException {
      * @param found what is there now
      */
     public LockFileReplacedException(Path path, String found) {
-        super("%s was deleted or replaced while it was open: %s; close it and open it again".formatted(path, found));
+        super("%s was deleted or replaced while it was open: %s; close it and open it again".formatted(
+                Printable.of(path), found));
     }
 }

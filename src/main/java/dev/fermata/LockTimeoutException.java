@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.fermata;
 
+import dev.fermata.internal.Printable;
 import java.time.Duration;
 import java.util.concurrent.TimeoutException;
 
@@ -16,6 +17,6 @@ public final class LockTimeoutException extends TimeoutException {
      * @param holder who holds it, for people
      */
     public LockTimeoutException(String lock, Duration timeout, String holder) {
-        super("lock \"%s\" could not be had in %s: %s".formatted(lock, timeout, holder));
+        super("lock \"%s\" could not be had in %s: %s".formatted(Printable.of(lock), timeout, holder));
     }
 }

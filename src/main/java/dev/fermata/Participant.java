@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.fermata;
 
+import dev.fermata.internal.Printable;
 import java.time.Instant;
 
 /**
@@ -20,7 +21,10 @@ import java.time.Instant;
  */
 public record Participant(int id, int slot, int pid, long pidNamespace, long startTicks, int uid, String language,
         String label, Instant attached, boolean alive) {
-    /** Pid, label and whether it is alive; the pid's namespace where it is not this process's. */
+    /**
+     * Pid, label and whether it is alive; the pid's namespace where it is not this process's. What could not be printed
+     * is escaped.
+     */
     @Override
     public String toString() {
         if (pid == 0) {
@@ -29,6 +33,6 @@ public record Participant(int id, int slot, int pid, long pidNamespace, long sta
         return "pid %d%s%s, %s".formatted(pid,
                 pidNamespace == dev.fermata.internal.Participants.OWN_PID_NAMESPACE
                         ? "" : " in pid namespace " + pidNamespace,
-                label.isEmpty() ? "" : " \"" + label + "\"", alive ? "alive" : "dead");
+                label.isEmpty() ? "" : " \"" + Printable.of(label) + "\"", alive ? "alive" : "dead");
     }
 }

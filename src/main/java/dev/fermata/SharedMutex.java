@@ -8,6 +8,7 @@ import dev.fermata.internal.Futex;
 import dev.fermata.internal.Interruption;
 import dev.fermata.internal.Layout;
 import dev.fermata.internal.Lifeline;
+import dev.fermata.internal.Printable;
 import dev.fermata.internal.Spin;
 import dev.fermata.internal.Word;
 import java.lang.System.Logger.Level;
@@ -260,7 +261,7 @@ public final class SharedMutex implements Lock {
             attachment.check();
         }
         if (holds == Integer.MAX_VALUE) {
-            throw new Error("lock \"" + name + "\" is held 2147483647 times by this thread; the maximum");
+            throw new Error("lock \"" + Printable.of(name) + "\" is held 2147483647 times by this thread; the maximum");
         }
         holds++;
         return true;
@@ -559,8 +560,8 @@ public final class SharedMutex implements Lock {
                 reported = false;
             } else if (!reported && hasStoodFor(stuckAfter)) {
                 reported = true;
-                LOG.log(Level.WARNING, "lock \"{0}\" of {1} has not moved for {2} ms: {3}", name, attachment.path(),
-                        (System.nanoTime() - since) / 1_000_000, state());
+                LOG.log(Level.WARNING, "lock \"{0}\" of {1} has not moved for {2} ms: {3}", Printable.of(name),
+                        Printable.of(attachment.path()), (System.nanoTime() - since) / 1_000_000, state());
             }
         }
 
@@ -602,8 +603,8 @@ public final class SharedMutex implements Lock {
             if (holder == me) {
                 release(taker); // it has taken the lock again
             }
-            throw new IllegalMonitorStateException("the repair after an owner's death released lock \"" + name
-                    + "\"; expected that it leaves that to whoever acquires the lock");
+            throw new IllegalMonitorStateException("the repair after an owner's death released lock \""
+                    + Printable.of(name) + "\"; expected that it leaves that to whoever acquires the lock");
         }
         holder = idOf(taker);
     }
@@ -634,7 +635,7 @@ public final class SharedMutex implements Lock {
         Objects.requireNonNull(repair, "repair");
         Thread me = Thread.currentThread();
         if (holder == me.threadId()) {
-            throw new IllegalStateException("this thread holds lock \"" + name + "\"; unlock it first");
+            throw new IllegalStateException("this thread holds lock \"" + Printable.of(name) + "\"; unlock it first");
         }
         lock(me, true);
         boolean needed = ownerDied;
@@ -664,7 +665,7 @@ public final class SharedMutex implements Lock {
             last = "its last owner died with it; who it was is unknown, as the file is closed";
         }
         LOG.log(Level.WARNING, "lock \"{0}\" of {1}: {2}. What it protects may be half written: see ownerDied() and"
-                + " onOwnerDeath()", name, attachment.path(), last);
+                + " onOwnerDeath()", Printable.of(name), Printable.of(attachment.path()), last);
     }
 
     private OwnerDiedException refused() {
@@ -889,7 +890,7 @@ public final class SharedMutex implements Lock {
         if (at < 0) {
             throw new UnsupportedOperationException(
                     "lock \"%s\" of %s has no payload; expected one that was made with mutex(name, bytes)".formatted(
-                            name, attachment.path()));
+                            Printable.of(name), Printable.of(attachment.path())));
         }
         return at;
     }
@@ -981,7 +982,7 @@ public final class SharedMutex implements Lock {
     private IllegalMonitorStateException notHeld() {
         Thread me = Thread.currentThread();
         return new IllegalMonitorStateException("thread %d \"%s\" of pid %d does not hold lock \"%s\": %s".formatted(
-                me.threadId(), me.getName(), ProcessHandle.current().pid(), name, this));
+                me.threadId(), Printable.of(me.getName()), ProcessHandle.current().pid(), Printable.of(name), this));
     }
 
     private DamagedMappingException lost(InternalError e) {
@@ -1005,6 +1006,7 @@ public final class SharedMutex implements Lock {
         } catch (IllegalStateException unusable) {
             state = unusable.getMessage();
         }
-        return "SharedMutex[\"%s\" of %s, %s]".formatted(name, attachment.path(), state);
+        return "SharedMutex[\"%s\" of %s, %s]".formatted(
+                Printable.of(name), Printable.of(attachment.path()), state);
     }
 }

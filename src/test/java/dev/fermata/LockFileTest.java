@@ -25,6 +25,7 @@ import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -32,6 +33,10 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
+import java.util.logging.Handler;
+import java.util.logging.LogRecord;
+import java.util.logging.Logger;
+import java.util.logging.SimpleFormatter;
 import java.util.zip.CRC32C;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -668,6 +673,109 @@ class LockFileTest {
                 assertTrue(mutex.payload().isReadOnly());
             }
             file.mutex("m").unlock();
+        }
+    }
+
+    // ---- messages ----
+
+    @Test
+    void whatCannotBePrintedIsEscapedInEveryMessage() throws Exception {
+        String odd = "x\n\u001b[31m\u0085\u2028\u202e\"";
+        String escaped = "x\\n\\u001b[31m\\u0085\\u2028\\u202e\\\"";
+        LockPath here = new LockPath(place.directory(), place.directory().resolve(odd));
+        LockFile.Builder builder = LockFile.builder(here.file()).label(odd).participants(1).capacity(8).payload(64)
+                .ownerDeath(OwnerDeath.STRICT).stuckAfter(Duration.ofMillis(1));
+        List<String> messages = Collections.synchronizedList(new ArrayList<>());
+        Logger logger = Logger.getLogger("dev.fermata");
+        Handler log = new Handler() {
+            @Override
+            public void publish(LogRecord message) {
+                messages.add("log: " + new SimpleFormatter().formatMessage(message));
+            }
+
+            @Override
+            public void flush() {
+            }
+
+            @Override
+            public void close() {
+            }
+        };
+        logger.addHandler(log);
+        logger.setUseParentHandlers(false);
+        try {
+            LockFile file = builder.open();
+            SharedMutex held = file.mutex(odd, 8);
+            SharedMutex free = file.mutex(odd + 2, -1, OwnerDeath.GRANT);
+            SharedMutex third = file.mutex(odd + 3, -1, OwnerDeath.GRANT);
+            Waiter.run(() -> {
+                Thread.currentThread().setName(odd);
+                messages.add(assertThrows(IllegalMonitorStateException.class, held::unlock).getMessage());
+                held.lock();
+            }).result();
+            assertEquals(odd, held.name());
+            assertEquals(odd, held.info().name());
+            assertEquals(Set.of(odd, odd + 2, odd + 3), Set.copyOf(file.names()));
+            assertEquals(odd, file.self().label());
+            assertEquals(here.file(), file.path());
+            messages.add(file.toString());
+            messages.add(file.self().toString());
+            messages.add(held.toString());
+            messages.add(held.info().toString());
+            messages.add(held.info().thread());
+            do {
+                messages.add(assertThrows(LockTimeoutException.class,
+                        () -> held.lock(Duration.ofMillis(1500))).getMessage());
+            } while (messages.stream().noneMatch(message -> message.contains("has not moved")));
+            messages.add(assertThrows(LockNameException.class, () -> file.mutex(odd + '\0')).getMessage());
+            messages.add(assertThrows(LockMismatchException.class, () -> file.mutex(odd, 16)).getMessage());
+            messages.add(assertThrows(LockFileFullException.class, () -> file.mutex(odd + 4, 1000)).getMessage());
+            messages.add(assertThrows(EvictionException.class, () -> file.evict(file.self())).getMessage());
+            messages.add(assertThrows(UnsupportedOperationException.class, free::payloadOffset).getMessage());
+            try (Hold hold = free.acquire()) {
+                messages.add(hold.toString());
+            }
+            free.lock();
+            third.lock();
+            messages.add(assertThrows(IllegalStateException.class, () -> free.recover(() -> { })).getMessage());
+            free.setHolds(Integer.MAX_VALUE);
+            messages.add(assertThrows(Error.class, free::lock).getMessage());
+            free.setHolds(1);
+            try (LockFile look = LockFile.builder(here.file()).readOnly().open()) {
+                messages.add(assertThrows(UnsupportedOperationException.class, () -> look.mutex(odd)).getMessage());
+            }
+            file.close(); // with all three
+            messages.add(file.toString());
+            messages.add(assertThrows(LockFileClosedException.class, held::lock).getMessage());
+
+            LockFile again = builder.open();
+            messages.add(assertThrows(OwnerDiedException.class, () -> again.mutex(odd, 8).lock()).getMessage());
+            again.mutex(odd + 2).lock(); // a warning follows
+            again.mutex(odd + 3).onOwnerDeath(SharedMutex::unlock);
+            messages.add(assertThrows(IllegalMonitorStateException.class,
+                    () -> again.mutex(odd + 3).lock()).getMessage());
+            while (messages.stream().noneMatch(message -> message.contains("What it protects may be half written"))) {
+                Thread.sleep(1);
+            }
+            here.truncate(0, true);
+            messages.add(assertThrows(DamagedMappingException.class, again.mutex(odd + 2)::unlock).getMessage());
+            messages.add(again.toString());
+            again.close();
+            messages.add(assertThrows(LockFileException.class, builder::open).getMessage());
+            try (var zip = FileSystems.newFileSystem(
+                    place.directory().resolve("archive.zip"), Map.of("create", "true"))) {
+                messages.add(assertThrows(IllegalArgumentException.class,
+                        () -> LockFile.open(zip.getPath(odd))).getMessage());
+            }
+            messages.add(new LockFileReplacedException(here.file(), "gone").getMessage());
+        } finally {
+            logger.setUseParentHandlers(true);
+            logger.removeHandler(log);
+        }
+        for (String message : messages) {
+            assertTrue(message.contains(escaped), message);
+            assertTrue(message.codePoints().noneMatch(c -> Character.isISOControl(c) || c == 0x2028 || c == 0x202e),
+                    message);
         }
     }
 }

@@ -95,7 +95,7 @@ public final class Attachment {
         this.directory = new Directory(memory, header);
         if (guardian == null) {
             trouble = () -> new UnsupportedOperationException(
-                    path + " is open for reading only; open it without readOnly() to lock");
+                    Printable.of(path) + " is open for reading only; open it without readOnly() to lock");
         } else {
             id = participant;
         }
@@ -275,7 +275,7 @@ public final class Attachment {
                     "it has %d bytes in UTF-8, expected 1 to %d".formatted(encoded.remaining(), Layout.MAX_NAME));
         }
         if (name.indexOf('\0') >= 0) {
-            throw new LockNameException(name.replace("\0", "\\0"), "it has a NUL character; expected none");
+            throw new LockNameException(name, "it has a NUL character; expected none");
         }
         byte[] bytes = new byte[encoded.remaining()];
         encoded.get(bytes);
@@ -340,8 +340,8 @@ public final class Attachment {
     /** The file is damaged: no lock of it can be relied on. Returns what to throw. */
     public DamagedMappingException damaged(DamagedMappingException found) {
         damaged = true;
-        fail(() -> new DamagedMappingException(path + ": " + found.getMessage(), found));
-        return new DamagedMappingException(path + ": " + found.getMessage(), found.getCause());
+        fail(() -> new DamagedMappingException(Printable.of(path) + ": " + found.getMessage(), found));
+        return new DamagedMappingException(Printable.of(path) + ": " + found.getMessage(), found.getCause());
     }
 
     boolean isDamaged() {

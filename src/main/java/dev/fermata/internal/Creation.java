@@ -78,7 +78,7 @@ final class Creation {
                     "its file system cannot make a file without a name", "use tmpfs, ext4, xfs or btrfs");
         }
         if (fd < 0) {
-            throw failed(path, "no file can be created in " + parent, -fd);
+            throw failed(path, "no file can be created in " + Printable.of(parent), -fd);
         }
         try {
             Failpoint.after("create: opened");

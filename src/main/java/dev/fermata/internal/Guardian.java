@@ -509,7 +509,8 @@ final class Guardian {
         } catch (InternalError lost) {
             fail(lost);
         } catch (Throwable unexpected) {
-            System.getLogger("dev.fermata").log(Level.ERROR, "the guardian of " + path + " goes on after", unexpected);
+            System.getLogger("dev.fermata").log(
+                    Level.ERROR, "the guardian of " + Printable.of(path) + " goes on after", unexpected);
             pass();
         }
         return false;
@@ -519,7 +520,8 @@ final class Guardian {
         try {
             attachment.damaged(DamagedMappingException.of(lost));
         } catch (InternalError other) {
-            System.getLogger("dev.fermata").log(Level.ERROR, "the guardian of " + path + " goes on after", other);
+            System.getLogger("dev.fermata").log(
+                    Level.ERROR, "the guardian of " + Printable.of(path) + " goes on after", other);
             pass();
         }
     }
@@ -610,7 +612,8 @@ final class Guardian {
                 throw Directory.damaged("the file has %d bytes".formatted(size), Long.toString(header.fileSize()));
             }
         } catch (Posix.ErrnoException e) {
-            throw new AssertionError("the status of " + path + " cannot be read: " + POSIX.describe(e.errno));
+            throw new AssertionError(
+                    "the status of " + Printable.of(path) + " cannot be read: " + POSIX.describe(e.errno));
         }
         directory.requireWhole();
         for (int s = 0; s < cells.length; s++) {

@@ -177,7 +177,8 @@ public final class Participants {
             return "thread " + thread;
         }
         String ended = Word.loadLong(memory, row + Layout.T_ENDED) == 1 ? ", which has ended" : "";
-        return "thread " + thread + " \"" + loadText(memory, row + Layout.T_NAME, Layout.T_NAME_SIZE) + "\"" + ended;
+        String name = Printable.of(loadText(memory, row + Layout.T_NAME, Layout.T_NAME_SIZE));
+        return "thread " + thread + " \"" + name + "\"" + ended;
     }
 
     /** Who has, or had, that id. What is left of a slot that was taken again says no more than that it is dead. */
