@@ -5,6 +5,7 @@ import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.fermata.internal.Layout;
@@ -13,17 +14,19 @@ import dev.fermata.testing.LockPath;
 import dev.fermata.testing.LockPeer;
 import dev.fermata.testing.Waiter;
 import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
- * A process dies right after a step of the protocol, at every step there is. Those that remain go on at once, what the
- * lock protects is whole, and who is to be told of the death is told, and nobody else.
+ * A process dies right after a step of the protocol, at every step there is, or stops. Those that remain go on at once,
+ * what the lock protects is whole, and who is to be told of the death is told, and nobody else.
  */
 @Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class FailpointTest {
@@ -387,6 +390,29 @@ class FailpointTest {
         open();
         try (LockPeer victim = victim(step)) {
             dies(victim, openStep(), "update m 1", "close");
+        }
+        goesOn(false);
+    }
+
+    /** It holds up whoever wants to attach; those that have can go on, and its end is the end of it. */
+    @Test
+    void stoppedInAttaching() throws Exception {
+        try (LockPeer attached = LockPeer.start(place.file());
+                LockPeer stopped = victim("attach: A locked#1#stop")) {
+            stopped.tell(openStep());
+            while (!Files.readString(Path.of("/proc/" + stopped.pid() + "/stat")).contains(") T ")) {
+                Thread.sleep(1);
+            }
+            long begin = System.nanoTime();
+            LockFileException e = assertThrows(LockFileException.class, this::open);
+            assertTrue(System.nanoTime() - begin >= TimeUnit.SECONDS.toNanos(9), e.getMessage());
+            assertEquals(LockFileException.Reason.BUSY, e.reason(), e.getMessage());
+            assertTrue(e.getMessage().endsWith("Attached: pid " + attached.pid() + " \"peer\", alive"), e.getMessage());
+            assertEquals("updated", attached.ask("update m 3"));
+            stopped.kill();
+            open();
+            LockPeer.update(mutex);
+            assertEquals("updated", attached.ask("update m 3"));
         }
         goesOn(false);
     }

@@ -180,6 +180,10 @@ public final class Attachment {
 
     /** One user less; the last one detaches this process. */
     public void release() {
+        if (guardian == null) { // shared by nobody; a guardian looks at others by one while its opener holds the stripe
+            end();
+            return;
+        }
         Key key = Key.of(status);
         synchronized (stripe(key)) {
             if (--references > 0) {
