@@ -44,6 +44,7 @@ public final class LockFile implements AutoCloseable {
 
     private LockFile(Attachment attachment, boolean strict) {
         this.attachment = attachment;
+        attachment.finishWith(SharedMutex::finish);
         this.strict = strict;
     }
 

@@ -5,6 +5,7 @@ import dev.fermata.internal.Attachment;
 import dev.fermata.internal.Deadline;
 import dev.fermata.internal.Failpoint;
 import dev.fermata.internal.Futex;
+import dev.fermata.internal.Headroom;
 import dev.fermata.internal.Interruption;
 import dev.fermata.internal.Layout;
 import dev.fermata.internal.Lifeline;
@@ -39,7 +40,8 @@ import java.util.function.Consumer;
  * <em>abandoned</em>. Whoever acquires it next is told, once: by the {@linkplain #onOwnerDeath handler}, which runs under
  * the lock, or by {@link OwnerDiedException} where the lock is {@link OwnerDeath#STRICT}. Who was told and dies before
  * the repair is done, or whose handler throws, leaves it abandoned again. A thread that ends without unlocking leaves
- * the lock held, as its process lives.
+ * the lock held, as its process lives. A {@link StackOverflowError} from within a method that locks or unlocks leaves the
+ * lock held by nobody within a second.
  *
  * <p>Every method that locks or unlocks throws {@link DamagedMappingException} where the file was truncated or holds
  * what the protocol never writes, {@link LockFileReplacedException} where the file was deleted or replaced, and
@@ -91,6 +93,10 @@ public final class SharedMutex implements Lock {
     private int holds;
     private boolean ownerDied;
     private long last; // the thread that was introduced last
+
+    // What a StackOverflowError cut off, for the guardian to finish.
+    private volatile int unreleased; // what owner is to hold, FREE or ABANDONED, or 0
+    private volatile boolean unwoken;
 
     private boolean rehearsed;
     private volatile Consumer<SharedMutex> handler;
@@ -162,6 +168,7 @@ public final class SharedMutex implements Lock {
         try {
             if (!take(taker) && !reenter(taker)) {
                 attachment.check();
+                Headroom.require();
                 Outcome outcome = lookUntilClear(taker, false, false);
                 if (outcome == Outcome.REFUSED) {
                     throw refused();
@@ -249,8 +256,24 @@ public final class SharedMutex implements Lock {
         if (Word.INTERPRETED) {
             Word.loadRelaxed(words, Layout.E_OWNER); // finds a lost page, which a compare-and-set would not survive
         }
+        return id != 0 && acquire(words, Layout.FREE, taker, id);
+    }
+
+    /** Puts this participant in an owner's place, if it is that. The one frame that knows of it where the stack ends. */
+    private boolean acquire(MemorySegment words, int owner, Object taker, int id) {
         // Acquire: pairs with the release in unlock; makes the critical section before this one visible.
-        return id != 0 && Word.cas(words, Layout.E_OWNER, Layout.FREE, id) && acquired(words, taker, id);
+        if (!Word.cas(words, Layout.E_OWNER, owner, id)) {
+            return false;
+        }
+        try {
+            acquired(words, taker, id);
+            return true;
+        } catch (StackOverflowError e) {
+            holder = 0;
+            unreleased = owner == Layout.ABANDONED ? owner : Layout.FREE; // no call is possible here
+            attachment.unfinished = true;
+            throw e;
+        }
     }
 
     private boolean reenter(Object taker) {
@@ -272,8 +295,8 @@ public final class SharedMutex implements Lock {
         return taker instanceof Thread thread ? thread.threadId() : TOKEN;
     }
 
-    /** This participant has put its id into owner. Always true. */
-    private boolean acquired(MemorySegment words, Object taker, int id) {
+    /** This participant has put its id into owner. */
+    private void acquired(MemorySegment words, Object taker, int id) {
         // On a page that is gone, compiled code skips the compare-and-set and may take it for a success.
         int owner = Word.loadPlain(words, Layout.E_OWNER);
         if (owner != id) {
@@ -292,7 +315,6 @@ public final class SharedMutex implements Lock {
             last = thread;
             attachment.introduce(me);
         }
-        return true;
     }
 
     // ---- lockContended ----
@@ -323,18 +345,16 @@ public final class SharedMutex implements Lock {
             attachment.check();
         }
         if (owner == Layout.FREE) {
-            return Word.cas(entry, Layout.E_OWNER, Layout.FREE, id) && acquired(entry, taker, id)
-                    ? Outcome.TAKEN : Outcome.AGAIN;
+            return acquire(entry, owner, taker, id) ? Outcome.TAKEN : Outcome.AGAIN;
         }
         if (owner == Layout.ABANDONED) {
             if (strict && !recovering) {
                 return Outcome.REFUSED;
             }
             long stamp = Word.loadLong(entry, Layout.E_HOLDER);
-            if (!Word.cas(entry, Layout.E_OWNER, Layout.ABANDONED, id)) {
+            if (!acquire(entry, owner, taker, id)) {
                 return Outcome.AGAIN;
             }
-            acquired(entry, taker, id);
             ownerDied = true;
             Word.storePlain(entry, Layout.E_RECOVERED, Word.loadPlain(entry, Layout.E_RECOVERED) + 1);
             Failpoint.after("lock: told");
@@ -346,8 +366,7 @@ public final class SharedMutex implements Lock {
         if (Layout.isReserved(owner)) {
             int heir = Layout.reservedFor(owner);
             if (heir == id && isHeir) {
-                return Word.cas(entry, Layout.E_OWNER, owner, id) && acquired(entry, taker, id)
-                        ? Outcome.TAKEN : Outcome.AGAIN;
+                return acquire(entry, owner, taker, id) ? Outcome.TAKEN : Outcome.AGAIN;
             }
             boolean forlorn = attachment.isDead(heir) || Word.loadAcquire(entry, Layout.E_HEIR) != heir;
             return forlorn ? repair() : Outcome.WAIT;
@@ -370,6 +389,7 @@ public final class SharedMutex implements Lock {
             }
             Spin.pause();
         }
+        Headroom.require();
         attachment.enter(number);
         boolean isHeir = false;
         boolean slept = false;
@@ -710,6 +730,7 @@ public final class SharedMutex implements Lock {
 
     private void release(Object taker, int state) {
         MemorySegment words = entry; // as in take
+        boolean released = false;
         try {
             int id = attachment.participant;
             int owner = Word.loadPlain(words, Layout.E_OWNER);
@@ -723,6 +744,7 @@ public final class SharedMutex implements Lock {
                 holder = 0; // before the store: another thread here may have the lock at once
                 // Release: pairs with the acquire in take; publishes the critical section.
                 Word.storeRelease(words, Layout.E_OWNER, state);
+                released = true;
                 Failpoint.after("unlock: released");
                 if (attachment.symmetric) {
                     VarHandle.fullFence();
@@ -738,6 +760,14 @@ public final class SharedMutex implements Lock {
         } catch (IllegalStateException e) {
             // Closed meanwhile: then the closer gives back what this process holds, and wakes.
             throw closedOr(e);
+        } catch (StackOverflowError e) {
+            if (!released) {
+                holder = 0;
+                unreleased = state;
+            }
+            unwoken = true;
+            attachment.unfinished = true;
+            throw e;
         }
         if (attachment.id == 0) {
             RuntimeException why = attachment.trouble();
@@ -772,13 +802,23 @@ public final class SharedMutex implements Lock {
         int reserved = heir | Layout.RESERVED;
         holder = 0;
         Word.swap(entry, Layout.E_OWNER, reserved);
+        try {
+            announce(heir, reserved, now);
+        } catch (StackOverflowError e) {
+            unwoken = true; // the heir finds it when it looks again
+            attachment.unfinished = true;
+        }
+        return true;
+    }
+
+    private void announce(int heir, int reserved, int now) {
         Failpoint.after("hand over: reserved");
         if (Word.loadRelaxed(entry, Layout.E_HEIR) != heir) { // it has gone
             if (Word.cas(entry, Layout.E_OWNER, reserved, Layout.FREE)
                     && (Word.loadRelaxed(entry, Layout.E_EVENTS) & Layout.ASLEEP) != 0) {
                 wake();
             }
-            return true;
+            return;
         }
         int last;
         do {
@@ -786,7 +826,26 @@ public final class SharedMutex implements Lock {
         } while (!handed.casRelease(last, isRecent(last, now) ? last + 1 : now));
         Failpoint.after("hand over: changed");
         Futex.SYSTEM.wake(handed, Futex.ALL); // the heir, and nobody else
-        return true;
+    }
+
+    /** What a StackOverflowError cut off in a lock of a file; the guardian has it called. */
+    static void finish(Object lock) {
+        if (lock instanceof SharedMutex mutex) {
+            mutex.finish();
+        }
+    }
+
+    private void finish() {
+        int state = unreleased;
+        if (state != 0) { // then no thread here takes the lock for its own, and this is the only one that releases it
+            unreleased = 0;
+            Word.cas(entry, Layout.E_OWNER, attachment.participant, state); // a full fence
+            unwoken = true;
+        }
+        if (unwoken) {
+            unwoken = false;
+            wake();
+        }
     }
 
     /** Hand-overs that overlap in one millisecond count up; what is farther ahead is of another boot. */

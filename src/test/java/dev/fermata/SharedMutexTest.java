@@ -450,4 +450,53 @@ class SharedMutexTest {
     void thereAreNoConditionsYet() {
         assertThrows(UnsupportedOperationException.class, mutex::newCondition);
     }
+
+    @Test
+    void theEndOfTheStackLeavesTheMutexHeldByNobody() throws Exception {
+        AtomicInteger cutOff = new AtomicInteger();
+        for (int round = 0; round < 12; round++) {
+            int depth = round;
+            Thread thread = new Thread(null, () -> shift(depth, cutOff), "deep", 256 * 1024);
+            thread.start();
+            thread.join();
+            assertTrue(mutex.tryLock(20, TimeUnit.SECONDS), mutex::toString);
+            mutex.unlock();
+        }
+        assertTrue(cutOff.get() > 0);
+    }
+
+    /** The same at other distances from the end of the stack. */
+    private void shift(int n, AtomicInteger cutOff) {
+        if (n > 0) {
+            shift(n - 1, cutOff);
+            return;
+        }
+        try {
+            dive(cutOff);
+        } finally {
+            if (mutex.isHeldByCurrentThread()) {
+                mutex.unlock(); // the call to unlock itself was cut off, as a caller can see
+            }
+        }
+    }
+
+    /** Locks and unlocks at each depth from which nothing deeper can be reached. */
+    private void dive(AtomicInteger cutOff) {
+        try {
+            dive(cutOff);
+        } catch (StackOverflowError end) {
+            // here it is
+        }
+        try {
+            mutex.lock();
+        } catch (StackOverflowError end) {
+            cutOff.incrementAndGet();
+            return;
+        }
+        try {
+            mutex.unlock();
+        } catch (StackOverflowError end) {
+            cutOff.incrementAndGet();
+        }
+    }
 }

@@ -22,6 +22,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Consumer;
 import java.util.function.Supplier;
 
 /**
@@ -58,6 +59,9 @@ public final class Attachment {
     /** This participant's id, as long as it is attached and afterwards; 0 where the file is only inspected. */
     public final int participant;
 
+    /** Whether a lock's method was cut off by the end of the stack; set by a lock, where not even a call is possible. */
+    public volatile boolean unfinished;
+
     public final MemorySegment memory;
     public final boolean symmetric;
     final Path path;
@@ -73,6 +77,7 @@ public final class Attachment {
     private final ConcurrentHashMap<String, Object> locks = new ConcurrentHashMap<>();
     private final ConcurrentHashMap<Integer, AtomicInteger> awaited = new ConcurrentHashMap<>();
     private final Thread[] threads = new Thread[Layout.THREADS];
+    private volatile Consumer<Object> finisher = lock -> { };
     private volatile Supplier<RuntimeException> trouble;
     private volatile boolean damaged; // whatever the trouble was first
     private int references = 1;
@@ -221,6 +226,18 @@ public final class Attachment {
     /** One object for a name, for all users in this process. */
     public ConcurrentHashMap<String, Object> locks() {
         return locks;
+    }
+
+    /** What finishes with a lock of {@link #locks} that a method was cut off in. */
+    public void finishWith(Consumer<Object> finisher) {
+        this.finisher = finisher;
+    }
+
+    void finishLocks() {
+        if (unfinished) {
+            unfinished = false; // first: what is cut off now is for the next time
+            locks.values().forEach(finisher);
+        }
     }
 
     // ---- the directory ----

@@ -595,6 +595,7 @@ final class Guardian {
     private void look(long[] cells) {
         attachment.clock = (int) (System.currentTimeMillis() / 1000);
         attachment.markEndedThreads(participants);
+        attachment.finishLocks();
         try {
             Posix.Status there = POSIX.status(path.toString());
             if (!there.isSameFile(attachment.status())) {
