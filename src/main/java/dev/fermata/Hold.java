@@ -11,12 +11,18 @@ import java.util.concurrent.atomic.AtomicBoolean;
  */
 public final class Hold implements AutoCloseable {
     private final SharedMutex mutex;
+    private final Thread asker = Thread.currentThread();
     private final AtomicBoolean closed = new AtomicBoolean();
     private long fence;
     private boolean ownerDied;
 
     Hold(SharedMutex mutex) {
         this.mutex = mutex;
+    }
+
+    /** The thread that asked for it. */
+    Thread asker() {
+        return asker;
     }
 
     void acquired(long fence, boolean ownerDied) {

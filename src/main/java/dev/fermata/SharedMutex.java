@@ -10,6 +10,7 @@ import dev.fermata.internal.Interruption;
 import dev.fermata.internal.Layout;
 import dev.fermata.internal.Lifeline;
 import dev.fermata.internal.Printable;
+import dev.fermata.internal.Reactor;
 import dev.fermata.internal.Spin;
 import dev.fermata.internal.Word;
 import java.lang.System.Logger.Level;
@@ -19,10 +20,16 @@ import java.time.Duration;
 import java.time.Instant;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.Executor;
+import java.util.concurrent.ForkJoinPool;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.Lock;
 import java.util.function.Consumer;
+import java.util.function.Supplier;
 
 /**
  * A mutex in a {@link LockFile}, known by its name: mutual exclusion between all threads of all processes that have the
@@ -98,6 +105,8 @@ public final class SharedMutex implements Lock {
     private volatile int unreleased; // what owner is to hold, FREE or ABANDONED, or 0
     private volatile boolean unwoken;
 
+    private volatile Line line; // of those who wait without a thread of the kernel's; made when there is one
+
     private boolean rehearsed;
     private volatile Consumer<SharedMutex> handler;
 
@@ -165,6 +174,14 @@ public final class SharedMutex implements Lock {
     }
 
     private boolean attempt(Object taker) {
+        if (!obtain(taker)) {
+            return false;
+        }
+        tell(taker);
+        return true;
+    }
+
+    private boolean obtain(Object taker) {
         try {
             if (!take(taker) && !reenter(taker)) {
                 attachment.check();
@@ -182,7 +199,6 @@ public final class SharedMutex implements Lock {
         } catch (IllegalStateException e) {
             throw closedOr(e);
         }
-        tell(taker);
         return true;
     }
 
@@ -215,7 +231,7 @@ public final class SharedMutex implements Lock {
         }
     }
 
-    private LockTimeoutException timedOut(Duration timeout) {
+    LockTimeoutException timedOut(Duration timeout) {
         return new LockTimeoutException(name, timeout, state());
     }
 
@@ -303,7 +319,7 @@ public final class SharedMutex implements Lock {
             throw attachment.damaged(Word.at(words, Layout.E_OWNER).impossible(owner, "0x%x, as just stored".formatted(id)));
         }
         Failpoint.after("lock: taken");
-        Thread me = taker instanceof Thread thread ? thread : Thread.currentThread();
+        Thread me = taker instanceof Thread thread ? thread : ((Hold) taker).asker();
         long thread = me.threadId();
         holder = taker == me ? thread : TOKEN;
         holds = 1;
@@ -319,7 +335,7 @@ public final class SharedMutex implements Lock {
 
     // ---- lockContended ----
 
-    private enum Outcome {
+    enum Outcome {
         TAKEN, REFUSED, WAIT, AGAIN,
         /** As WAIT, but not for long: a dead owner, of whom threads may still run, or whom another repairs. */
         DYING;
@@ -389,33 +405,21 @@ public final class SharedMutex implements Lock {
             }
             Spin.pause();
         }
+        if (Thread.currentThread().isVirtual()) {
+            return line().await(Thread.currentThread(), taker, recovering, deadline, interruptibly);
+        }
         Headroom.require();
-        attachment.enter(number);
-        boolean isHeir = false;
-        boolean slept = false;
-        boolean taken = false;
+        Wait wait = new Wait(begin);
         try {
             Outcome outcome;
-            Stuck stuck = new Stuck(begin);
             while (true) {
                 attachment.check();
-                isHeir = isHeir && Word.loadAcquire(entry, Layout.E_HEIR) == attachment.participant; // or was deposed
-                if (CLAIMS && !isHeir && slept && System.nanoTime() - begin >= PATIENCE) {
-                    isHeir = Word.cas(entry, Layout.E_HEIR, 0, attachment.participant);
-                    Failpoint.after("lock: heir");
-                    if (isHeir) {
-                        spinForReservation();
-                    }
-                }
-                int h = handed.loadAcquire(); // before the look
-                int e = register();
-                Failpoint.after("lock: registered");
-                outcome = lookUntilClear(taker, isHeir, recovering);
+                outcome = wait.register(taker, recovering);
                 if (!outcome.isWait()) {
                     break;
                 }
                 boolean fenced = attachment.barrier();
-                outcome = lookUntilClear(taker, isHeir, recovering);
+                outcome = wait.look(taker, recovering);
                 if (!outcome.isWait()) {
                     break;
                 }
@@ -425,38 +429,164 @@ public final class SharedMutex implements Lock {
                 if (Deadline.passed(deadline)) {
                     break;
                 }
-                stuck.look();
-                boolean reserved = Layout.isReserved(stuck.owner);
-                if (reserved && stuck.hasStoodFor(GRACE)) {
-                    depose(stuck.owner);
-                    continue;
-                }
-                if (slept && !rehearsed) {
+                if (wait.slept && !rehearsed) {
                     rehearse();
                     continue;
                 }
-                sleep(e, isHeir, h, deadline, interruptibly, slept && fenced && outcome == Outcome.WAIT && !reserved);
-                slept = true;
-            }
-            if (outcome == Outcome.TAKEN) {
-                taken = true;
-                if (isHeir) {
-                    Word.cas(entry, Layout.E_HEIR, attachment.participant, 0);
-                    isHeir = false;
-                    Failpoint.after("lock: inherited");
+                long nanos = wait.pause(fenced, outcome);
+                if (nanos > 0) {
+                    wait.sleep(Deadline.earlier(deadline, nanos), interruptibly);
                 }
-                countWait(begin, slept);
-                return true;
             }
             if (outcome == Outcome.REFUSED) {
                 throw refused();
             }
-            return false;
+            if (outcome == Outcome.TAKEN) {
+                wait.taken(begin);
+            }
+            return outcome == Outcome.TAKEN;
         } finally {
-            try {
-                if (!taken) {
-                    passOn(isHeir);
+            wait.end();
+        }
+    }
+
+    /** One waiter's way through the loop of the protocol: a thread's, or that of a {@link Line}. */
+    final class Wait {
+        private final Stuck stuck = new Stuck();
+        private long begin;
+        private boolean isHeir;
+        private boolean slept;
+        private boolean isPatient;
+        // What it is registered with.
+        private boolean isIn;
+        private int e;
+        private int h;
+
+        Wait(long begin) {
+            begin(begin);
+            attachment.enter(number);
+        }
+
+        /** Begins anew, for one who has waited since then. */
+        void begin(long since) {
+            begin = since;
+            slept = false;
+            isPatient = false;
+            stuck.reset();
+        }
+
+        /** Steps 1 to 4: claims to be next when it is time, registers, looks. */
+        Outcome register(Object taker, boolean recovering) {
+            isIn = true;
+            isHeir = isHeir && Word.loadAcquire(entry, Layout.E_HEIR) == attachment.participant; // or was deposed
+            if (CLAIMS && !isHeir && slept && System.nanoTime() - begin >= PATIENCE) {
+                isHeir = Word.cas(entry, Layout.E_HEIR, 0, attachment.participant);
+                Failpoint.after("lock: heir");
+                if (isHeir) {
+                    spinForReservation();
                 }
+            }
+            h = handed.loadAcquire(); // before the look
+            e = SharedMutex.this.register();
+            Failpoint.after("lock: registered");
+            return look(taker, recovering);
+        }
+
+        /** A look, after the barrier for the last time before it sleeps. */
+        Outcome look(Object taker, boolean recovering) {
+            return lookUntilClear(taker, isHeir, recovering);
+        }
+
+        /** How long to sleep, in ns; 0 if it is to begin again at once. */
+        long pause(boolean fenced, Outcome outcome) {
+            stuck.look();
+            boolean reserved = Layout.isReserved(stuck.owner);
+            if (reserved && stuck.hasStoodFor(GRACE)) {
+                depose(stuck.owner);
+                return 0;
+            }
+            isPatient = slept && fenced && outcome == Outcome.WAIT && !reserved;
+            slept = true;
+            return isPatient ? LOOK_AGAIN : PATIENCE;
+        }
+
+        /** Whether it slept for long and was not woken: then it is registered still, and a look is enough. */
+        boolean isPatient() {
+            return isPatient && !isWoken();
+        }
+
+        /** Whether a word that it sleeps on has changed. */
+        boolean isWoken() {
+            return isIn && (events.loadRelaxed() != e || isHeir && handed.loadRelaxed() != h);
+        }
+
+        /** What it sleeps on, for a reactor; guardians see to it that it is woken if the owner dies. */
+        void words(Reactor.Words words) {
+            if (isIn) {
+                words.add(events, e);
+                if (isHeir) {
+                    words.add(handed, h);
+                }
+            }
+        }
+
+        /** Sleeps; where it may take long, beside the owner's lifeline, so that its death needs no guardian's help. */
+        void sleep(long until, boolean interruptibly) {
+            Failpoint.after("lock: asleep");
+            Lifeline owner = isPatient ? attachment.lifelineOf(Word.loadRelaxed(entry, Layout.E_OWNER)) : null;
+            Futex.Result result = interruptibly || isHeir || owner != null
+                    ? sleepOnSeveral(owner, interruptibly, until) : Futex.SYSTEM.wait(events, e, until);
+            switch (result) {
+                case FAULT -> throw attachment.damaged(events.lost());
+                case INVALID, UNSUPPORTED -> throw new AssertionError("the kernel refused to wait on " + this);
+                case WOKEN, CHANGED, TIMED_OUT, INTERRUPTED -> { }
+            }
+        }
+
+        private Futex.Result sleepOnSeveral(Lifeline owner, boolean interruptibly, long until) {
+            int n = 1 + (isHeir ? 1 : 0) + (owner != null ? 1 : 0);
+            Word[] words = new Word[n];
+            int[] expected = new int[n];
+            words[0] = events;
+            expected[0] = e;
+            if (isHeir) {
+                words[1] = handed;
+                expected[1] = h;
+            }
+            if (owner != null) {
+                words[n - 1] = owner.word();
+                expected[n - 1] = owner.alive();
+            }
+            return interruptibly ? Interruption.guard(words, expected, until) : Futex.SYSTEM.guard(words, expected, until);
+        }
+
+        /** The lock is this waiter's, or that of one it waited for, who came then. */
+        void taken(long since) {
+            isIn = false;
+            isPatient = false;
+            if (isHeir) {
+                Word.cas(entry, Layout.E_HEIR, attachment.participant, 0);
+                isHeir = false;
+                Failpoint.after("lock: inherited");
+            }
+            countWait(since, slept);
+        }
+
+        /** Waits no more, for a while: what was consumed is passed on. */
+        void rest() {
+            if (isIn) {
+                boolean wasHeir = isHeir;
+                isIn = false;
+                isHeir = false;
+                isPatient = false;
+                passOn(wasHeir);
+            }
+        }
+
+        /** Leaves. */
+        void end() {
+            try {
+                rest();
             } finally {
                 attachment.leave(number);
             }
@@ -494,38 +624,6 @@ public final class SharedMutex implements Lock {
     private void rehearse() {
         rehearsed = true;
         attachment.repair(offset);
-    }
-
-    /** Sleeps; where it may take long, beside the owner's lifeline, so that its death needs no guardian's help. */
-    private void sleep(int e, boolean isHeir, int h, long deadline, boolean interruptibly, boolean patiently) {
-        Failpoint.after("lock: asleep");
-        long until = Deadline.earlier(deadline, patiently ? LOOK_AGAIN : PATIENCE);
-        Lifeline owner = patiently ? attachment.lifelineOf(Word.loadRelaxed(entry, Layout.E_OWNER)) : null;
-        Futex.Result result = interruptibly || isHeir || owner != null
-                ? sleepOnSeveral(e, isHeir, h, owner, interruptibly, until) : Futex.SYSTEM.wait(events, e, until);
-        switch (result) {
-            case FAULT -> throw attachment.damaged(events.lost());
-            case INVALID, UNSUPPORTED -> throw new AssertionError("the kernel refused to wait on " + this);
-            case WOKEN, CHANGED, TIMED_OUT, INTERRUPTED -> { }
-        }
-    }
-
-    private Futex.Result sleepOnSeveral(
-            int e, boolean isHeir, int h, Lifeline owner, boolean interruptibly, long until) {
-        int n = 1 + (isHeir ? 1 : 0) + (owner != null ? 1 : 0);
-        Word[] words = new Word[n];
-        int[] expected = new int[n];
-        words[0] = events;
-        expected[0] = e;
-        if (isHeir) {
-            words[1] = handed;
-            expected[1] = h;
-        }
-        if (owner != null) {
-            words[n - 1] = owner.word();
-            expected[n - 1] = owner.alive();
-        }
-        return interruptibly ? Interruption.guard(words, expected, until) : Futex.SYSTEM.guard(words, expected, until);
     }
 
     private void countWait(long begin, boolean slept) {
@@ -566,8 +664,9 @@ public final class SharedMutex implements Lock {
         private long fence;
         private boolean reported;
 
-        Stuck(long begin) {
-            since = begin;
+        void reset() {
+            since = System.nanoTime();
+            reported = false;
         }
 
         void look() {
@@ -688,7 +787,7 @@ public final class SharedMutex implements Lock {
                 + " onOwnerDeath()", Printable.of(name), Printable.of(attachment.path()), last);
     }
 
-    private OwnerDiedException refused() {
+    OwnerDiedException refused() {
         return new OwnerDiedException(name, lastOwner(Word.loadLong(entry, Layout.E_HOLDER)));
     }
 
@@ -896,6 +995,163 @@ public final class SharedMutex implements Lock {
         return issued(hold);
     }
 
+    /**
+     * Asks for the mutex for the holder of a token, without waiting: {@link #lockAsync(Executor)} with the common pool.
+     *
+     * @return the token, sooner or later
+     */
+    public CompletableFuture<Hold> lockAsync() {
+        return lockAsync(ForkJoinPool.commonPool());
+    }
+
+    /**
+     * Asks for the mutex for the holder of a token, and never blocks. Who asks is served in the order of asking, within this
+     * process, and takes turns with all others who wait. Acquire, for whoever gets the token.
+     *
+     * <p>To cancel the future, or to complete it in another way, gives up: nothing of the request stays. A token that comes
+     * too late for it is closed. The future fails with {@link OwnerDiedException} where the lock is strict and its last owner
+     * died with it, with {@link LockFileClosedException} where the file is closed meanwhile, and with whatever else
+     * {@link #lock} throws.
+     *
+     * @param executor completes the future, unless it is complete at once, and runs the handler of {@link #onOwnerDeath};
+     *     where it refuses to, the future fails with its {@link RejectedExecutionException} in a thread of its own. A lock
+     *     that it does not come to take up is offered to others after 10 ms
+     * @return the token, sooner or later
+     */
+    public CompletableFuture<Hold> lockAsync(Executor executor) {
+        return request(Deadline.NEVER, null, executor);
+    }
+
+    /**
+     * Asks for the mutex for the holder of a token, for at most the given time: {@link #lockAsync(Duration, Executor)} with
+     * the common pool.
+     *
+     * @param timeout how long; zero or less makes one attempt
+     * @return the token, or {@link LockTimeoutException}
+     */
+    public CompletableFuture<Hold> lockAsync(Duration timeout) {
+        return lockAsync(timeout, ForkJoinPool.commonPool());
+    }
+
+    /**
+     * Asks for the mutex for the holder of a token, for at most the given time; else as {@link #lockAsync(Executor)}.
+     *
+     * @param timeout how long; zero or less makes one attempt
+     * @param executor as there
+     * @return the token, or {@link LockTimeoutException}, which says who holds it
+     */
+    public CompletableFuture<Hold> lockAsync(Duration timeout, Executor executor) {
+        return request(Deadline.after(nanos(timeout), TimeUnit.NANOSECONDS), timeout, executor);
+    }
+
+    private CompletableFuture<Hold> request(long deadline, Duration timeout, Executor executor) {
+        Objects.requireNonNull(executor, "executor");
+        Hold hold = new Hold(this);
+        try {
+            Line waiting = line;
+            if ((waiting == null || waiting.isEmpty()) && obtain(hold)) {
+                return ownerDied && handler != null
+                        ? completeOn(executor, hold) : CompletableFuture.completedFuture(issued(hold));
+            }
+            if (timeout != null && !timeout.isPositive()) {
+                return CompletableFuture.failedFuture(timedOut(timeout));
+            }
+            attachment.check();
+        } catch (RuntimeException | Error failure) {
+            return CompletableFuture.failedFuture(failure);
+        }
+        return line().request(hold, deadline, timeout, executor);
+    }
+
+    private CompletableFuture<Hold> completeOn(Executor executor, Hold hold) {
+        CompletableFuture<Hold> future = new CompletableFuture<>();
+        try {
+            executor.execute(() -> complete(future, hold));
+        } catch (RuntimeException | Error refused) {
+            giveBack(hold);
+            throw refused;
+        }
+        return future;
+    }
+
+    /** The lock is the token's. */
+    void complete(CompletableFuture<Hold> future, Hold hold) {
+        try {
+            tell(hold);
+        } catch (RuntimeException | Error failure) {
+            future.completeExceptionally(failure); // the lock is abandoned again
+            return;
+        }
+        if (!future.complete(issued(hold))) {
+            hold.close(); // given up meanwhile
+        }
+    }
+
+    /**
+     * Runs asynchronous work under the lock: {@link #withLock(Supplier, Executor)} with the common pool.
+     *
+     * @param <T> what comes of it
+     * @param work starts it
+     * @return what comes of it
+     */
+    public <T> CompletableFuture<T> withLock(Supplier<? extends CompletionStage<T>> work) {
+        return withLock(work, ForkJoinPool.commonPool());
+    }
+
+    /**
+     * Runs asynchronous work under the lock, which is released when the stage that the work returns is complete, in whatever
+     * way, or when the work throws or returns {@code null}. The lock is had as by {@link #lockAsync(Executor)}; to cancel
+     * the future gives up waiting, but does not end work that has begun.
+     *
+     * @param <T> what comes of it
+     * @param work starts it
+     * @param executor runs it, unless the lock is free: then the caller does
+     * @return what comes of it
+     */
+    public <T> CompletableFuture<T> withLock(Supplier<? extends CompletionStage<T>> work, Executor executor) {
+        Objects.requireNonNull(work, "work");
+        CompletableFuture<T> result = new CompletableFuture<>();
+        CompletableFuture<Hold> asked = lockAsync(executor);
+        asked.whenComplete((hold, failure) -> { // not thenCompose, which does nothing once the result is cancelled
+            if (failure != null) {
+                result.completeExceptionally(failure);
+            } else if (result.isDone()) {
+                hold.close();
+            } else {
+                runUnder(hold, work, result);
+            }
+        });
+        result.whenComplete((value, failure) -> asked.cancel(false)); // no effect, but where it was given up
+        return result;
+    }
+
+    private static <T> void runUnder(
+            Hold hold, Supplier<? extends CompletionStage<T>> work, CompletableFuture<T> result) {
+        CompletionStage<T> stage;
+        try {
+            stage = Objects.requireNonNull(work.get(), "the stage of the work");
+        } catch (RuntimeException | Error failure) {
+            stage = CompletableFuture.failedStage(failure);
+        }
+        stage.whenComplete((value, failure) -> {
+            Throwable found = failure;
+            try {
+                hold.close();
+            } catch (RuntimeException | Error unreleased) {
+                if (found == null) {
+                    found = unreleased;
+                } else {
+                    found.addSuppressed(unreleased);
+                }
+            }
+            if (found == null) {
+                result.complete(value);
+            } else {
+                result.completeExceptionally(found);
+            }
+        });
+    }
+
     private Hold issued(Hold hold) {
         hold.acquired(loadFence(), ownerDied);
         return hold;
@@ -1020,6 +1276,47 @@ public final class SharedMutex implements Lock {
     @Override
     public Condition newCondition() {
         throw new UnsupportedOperationException("SharedMutex has no conditions yet");
+    }
+
+    // ---- for its line ----
+
+    private Line line() {
+        if (line == null) {
+            synchronized (attachment) {
+                if (line == null) {
+                    line = new Line(this);
+                }
+            }
+        }
+        return line;
+    }
+
+    void check() {
+        attachment.check();
+    }
+
+    boolean isSymmetric() {
+        return attachment.symmetric;
+    }
+
+    /** Whether anybody else waits for it. */
+    boolean isWanted() {
+        return (events.loadRelaxed() & Layout.ASLEEP) != 0 || Word.loadRelaxed(entry, Layout.E_HEIR) != 0;
+    }
+
+    /** Releases what was taken for somebody who has not got to know of it. */
+    void giveBack(Object taker) {
+        release(taker, ownerDied ? Layout.ABANDONED : Layout.FREE);
+    }
+
+    /** What to throw for what went wrong in a look. */
+    RuntimeException failure(Throwable found) {
+        return switch (found) {
+            case InternalError e -> lost(e);
+            case IllegalStateException e -> closedOr(e);
+            case RuntimeException e -> e;
+            default -> new IllegalStateException("waiting for " + this + " ended with " + found, found);
+        };
     }
 
     /** For tests. */

@@ -27,6 +27,11 @@ public final class Deadline {
         return deadline == NEVER || deadline - now > nanos ? now + nanos : deadline;
     }
 
+    /** Which of two comes first. */
+    public static long first(long one, long other) {
+        return one == NEVER ? other : other == NEVER ? one : one - other < 0 ? one : other;
+    }
+
     /** Whether the deadline has come. */
     public static boolean passed(long deadline) {
         return deadline != NEVER && System.nanoTime() - deadline >= 0;
