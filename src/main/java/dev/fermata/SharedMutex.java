@@ -41,7 +41,11 @@ import java.util.function.Supplier;
  * between threads.
  *
  * <p>Fairness: none among those who come often; but who has waited for a millisecond is next in line, and a release
- * hands the lock over, at most once a millisecond.
+ * hands the lock over, at most once a millisecond. The virtual threads and the asynchronous requests of a process are served
+ * in their order, as one waiter among the others.
+ *
+ * <p>A virtual thread that waits parks, and does not keep its carrier. {@link #lockAsync} and {@link #withLock} do not wait
+ * at all. What was waited for while no carrier or executor's thread is free goes to others who want it after 10 ms.
  *
  * <p>Death. The kernel marks a dead process, other processes see it within milliseconds, and the lock becomes
  * <em>abandoned</em>. Whoever acquires it next is told, once: by the {@linkplain #onOwnerDeath handler}, which runs under

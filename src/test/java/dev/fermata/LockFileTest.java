@@ -678,6 +678,56 @@ class LockFileTest {
 
     // ---- messages ----
 
+    /** Puts what is logged into a list. */
+    private static final class Log extends Handler implements AutoCloseable {
+        private final Logger logger = Logger.getLogger("dev.fermata");
+        private final List<String> messages;
+
+        Log(List<String> messages) {
+            this.messages = messages;
+            logger.addHandler(this);
+            logger.setUseParentHandlers(false);
+        }
+
+        @Override
+        public void publish(LogRecord message) {
+            messages.add("log: " + new SimpleFormatter().formatMessage(message));
+        }
+
+        @Override
+        public void flush() {
+        }
+
+        @Override
+        public void close() {
+            logger.setUseParentHandlers(true);
+            logger.removeHandler(this);
+        }
+    }
+
+    @Test
+    void closingAFileNamesWhatIsHeldAndLeavesItAbandoned() throws Exception {
+        List<String> messages = Collections.synchronizedList(new ArrayList<>());
+        try (Log _ = new Log(messages)) {
+            LockFile file = LockFile.open(place.file());
+            file.mutex("free");
+            for (int i = 0; i < 12; i++) {
+                file.mutex("held" + i).lock();
+            }
+            file.close();
+            while (messages.isEmpty()) {
+                Thread.sleep(1);
+            }
+        }
+        assertTrue(messages.getFirst().contains("\"held0\", \"held1\"") && messages.getFirst().contains("and 2 more"),
+                messages::toString);
+        assertFalse(messages.getFirst().contains("free"), messages::toString);
+        try (LockFile file = LockFile.open(place.file())) {
+            assertEquals(LockInfo.State.ABANDONED, file.mutex("held11").info().state());
+            assertEquals(LockInfo.State.FREE, file.mutex("free").info().state());
+        }
+    }
+
     @Test
     void whatCannotBePrintedIsEscapedInEveryMessage() throws Exception {
         String odd = "x\n\u001b[31m\u0085\u2028\u202e\"";
@@ -686,24 +736,7 @@ class LockFileTest {
         LockFile.Builder builder = LockFile.builder(here.file()).label(odd).participants(1).capacity(8).payload(64)
                 .ownerDeath(OwnerDeath.STRICT).stuckAfter(Duration.ofMillis(1));
         List<String> messages = Collections.synchronizedList(new ArrayList<>());
-        Logger logger = Logger.getLogger("dev.fermata");
-        Handler log = new Handler() {
-            @Override
-            public void publish(LogRecord message) {
-                messages.add("log: " + new SimpleFormatter().formatMessage(message));
-            }
-
-            @Override
-            public void flush() {
-            }
-
-            @Override
-            public void close() {
-            }
-        };
-        logger.addHandler(log);
-        logger.setUseParentHandlers(false);
-        try {
+        try (Log _ = new Log(messages)) {
             LockFile file = builder.open();
             SharedMutex held = file.mutex(odd, 8);
             SharedMutex free = file.mutex(odd + 2, -1, OwnerDeath.GRANT);
@@ -768,9 +801,6 @@ class LockFileTest {
                         () -> LockFile.open(zip.getPath(odd))).getMessage());
             }
             messages.add(new LockFileReplacedException(here.file(), "gone").getMessage());
-        } finally {
-            logger.setUseParentHandlers(true);
-            logger.removeHandler(log);
         }
         for (String message : messages) {
             assertTrue(message.contains(escaped), message);

@@ -15,6 +15,8 @@ import java.lang.foreign.MemorySegment;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Queue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
@@ -44,6 +46,8 @@ final class Guardian {
     private static final long LOOK = 1_000_000_000;
     /** How long it leaves a sweep to each of those before it, in ns. */
     private static final long TURN = 10_000_000;
+    /** How many locks a message names. */
+    private static final int NAMED = 10;
     /** How long {@link #close} waits at most. */
     private static final long CLOSE_SECONDS = 15;
 
@@ -744,7 +748,7 @@ final class Guardian {
         boolean damaged = attachment.isDamaged();
         int me = Layout.id(Layout.generation(cell), slot);
         if (!damaged) {
-            if (exiting && holdsAnything(me)) {
+            if (exiting && !held(me).isEmpty()) {
                 ended.countDown();
                 Attachment.sleep(1000);
                 return false;
@@ -760,6 +764,7 @@ final class Guardian {
         Failpoint.after("detach: unmapped");
         // From here on no thread of this process can touch the file.
         if (!damaged) {
+            report(held(me));
             recovery.sweep(id -> id == me);
             long[] cells = participants.scan();
             if (anyDied(cells)) {
@@ -789,13 +794,29 @@ final class Guardian {
         FUTEX.wake(events, Futex.ALL);
     }
 
-    private boolean holdsAnything(int me) {
+    /** The entries that this process owns. */
+    private List<Integer> held(int me) {
+        List<Integer> held = new ArrayList<>();
         int used = Math.min(Word.loadAcquire(memory, Layout.H_USED), header.entries());
         for (int number = 0; number < used; number++) {
             if (Word.loadAcquire(memory, header.entry(number) + Layout.E_OWNER) == me) {
-                return true;
+                held.add(number);
             }
         }
-        return false;
+        return held;
+    }
+
+    /** Says what becomes abandoned; later, as a log may block. */
+    private void report(List<Integer> held) {
+        if (held.isEmpty()) {
+            return;
+        }
+        String names = held.stream().limit(NAMED).map(number -> '"' + Printable.of(directory.name(number)) + '"')
+                .collect(Collectors.joining(", ")) + (held.size() > NAMED ? ", and %d more".formatted(held.size() - NAMED) : "");
+        synchronized (notes) {
+            notes.add(() -> System.getLogger("dev.fermata").log(Level.WARNING,
+                    "{0} was closed while this process held {1}: abandoned now, and the next owner is told",
+                    Printable.of(path), names));
+        }
     }
 }

@@ -240,6 +240,33 @@ public final class LockPeer implements AutoCloseable {
                 Thread.ofPlatform().name(step[2]).start(() -> mutex(step[1]).lock()).join();
                 return "left locked";
             }
+            case "crowd" -> {
+                Crowd.start(file, Integer.parseInt(step[1]), Integer.parseInt(step[2])).awaitWaiting();
+                return "crowded";
+            }
+            case "crowded" -> {
+                Crowd.join();
+                return "done";
+            }
+            case "saturate" -> {
+                Thread waiter = Thread.ofVirtual().start(() -> update(mutex(step[1])));
+                Crowd.awaitState(waiter, Thread.State.WAITING);
+                MemorySegment stop = mutex(step[2]).payload();
+                for (int i = 0; i < 2; i++) {
+                    Thread.ofVirtual().start(() -> {
+                        while ((long) JAVA_LONG.varHandle().getVolatile(stop, 0L) == 0) {
+                            Thread.onSpinWait();
+                        }
+                    });
+                }
+                System.out.println("> saturated");
+                waiter.join();
+                return "updated";
+            }
+            case "virtual" -> {
+                Thread.ofVirtual().start(() -> mutex(step[1]).lock()).join();
+                return "left locked";
+            }
             case "repair" -> {
                 return Boolean.toString(mutex(step[1]).recover(() -> { }));
             }
