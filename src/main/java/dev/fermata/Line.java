@@ -24,7 +24,9 @@ import java.util.concurrent.locks.LockSupport;
 final class Line implements Reactor.Client {
     /** How long an offer stands at first, in ns; twice as long each time. */
     private static final long GRACE = 10_000_000;
-    /** How long it stands at most, in ns. */
+    /** How often it looks at a lock that does not move, in ns. */
+    private static final long LOOK = 1_000_000_000;
+    /** How long an offer stands at most, in ns. */
     private static final long LONGEST_GRACE = 1_000_000_000;
 
     private enum State { WAITING, OFFERED, TAKEN, FAILED, LEFT }
@@ -88,14 +90,11 @@ final class Line implements Reactor.Client {
         try {
             while (!accept(place)) {
                 if (Thread.interrupted()) {
-                    interrupted = true;
                     if (interruptibly) {
-                        leave(place);
-                        interrupted = false;
                         throw new InterruptedException();
                     }
+                    interrupted = true;
                 } else if (Deadline.passed(deadline)) {
-                    leave(place);
                     return false;
                 } else if (deadline == Deadline.NEVER) {
                     LockSupport.park(this);
@@ -108,14 +107,15 @@ final class Line implements Reactor.Client {
             if (interrupted) {
                 thread.interrupt();
             }
+            leave(place); // no effect on one who has the lock
         }
     }
 
     /** A future of a token; the executor completes it. */
     CompletableFuture<Hold> request(Hold hold, long deadline, Duration timeout, Executor executor) {
         Request request = new Request(hold, deadline, timeout, executor);
-        request.future.whenComplete((granted, failure) -> leave(request));
         join(request);
+        request.future.whenComplete((granted, failure) -> leave(request));
         return request.future;
     }
 
@@ -177,14 +177,28 @@ final class Line implements Reactor.Client {
             nextDeadline = Deadline.first(nextDeadline, place.deadline);
             begins = reactor == null;
             if (begins) {
-                wait = mutex.new Wait(place.begin);
-                called = true;
-                restUntil = System.nanoTime();
-                reactor = Reactor.add(this);
+                try {
+                    begin(place);
+                } catch (RuntimeException | Error failure) { // out of memory, or of threads
+                    unlink(place);
+                    throw failure;
+                }
             }
         }
         if (!begins && place.deadline != Deadline.NEVER) {
             call(); // the next deadline may be this one
+        }
+    }
+
+    private void begin(Place place) {
+        called = true;
+        restUntil = System.nanoTime();
+        wait = mutex.new Wait(place.begin);
+        try {
+            reactor = Reactor.add(this);
+        } catch (RuntimeException | Error failure) {
+            wait.end();
+            throw failure;
         }
     }
 
@@ -382,7 +396,7 @@ final class Line implements Reactor.Client {
     private void sleep(long nanos) {
         called |= nanos == 0;
         long now = System.nanoTime();
-        wakeAt = now + nanos;
+        wakeAt = nanos < LOOK ? now + nanos : Math.floorDiv(now + nanos, LOOK) * LOOK; // all of a reactor at once
         if (offered != null && lookAt - wakeAt < 0) {
             wakeAt = lookAt;
         }

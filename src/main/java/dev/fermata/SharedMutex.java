@@ -409,10 +409,10 @@ public final class SharedMutex implements Lock {
             }
             Spin.pause();
         }
+        Headroom.require();
         if (Thread.currentThread().isVirtual()) {
             return line().await(Thread.currentThread(), taker, recovering, deadline, interruptibly);
         }
-        Headroom.require();
         Wait wait = new Wait(begin);
         try {
             Outcome outcome;
@@ -1050,6 +1050,7 @@ public final class SharedMutex implements Lock {
 
     private CompletableFuture<Hold> request(long deadline, Duration timeout, Executor executor) {
         Objects.requireNonNull(executor, "executor");
+        Headroom.require();
         Hold hold = new Hold(this);
         try {
             Line waiting = line;

@@ -600,25 +600,12 @@ final class Guardian {
         attachment.clock = (int) (System.currentTimeMillis() / 1000);
         attachment.markEndedThreads(participants);
         attachment.finishLocks();
-        try {
-            Posix.Status there = POSIX.status(path.toString());
-            if (!there.isSameFile(attachment.status())) {
-                attachment.replaced("another file is there, inode %d instead of %d".formatted(
-                        there.inode(), attachment.status().inode()));
-            }
-        } catch (Posix.ErrnoException e) {
-            if (e.errno == Posix.ENOENT || e.errno == Posix.ENOTDIR) { // else it is out of sight, which says nothing
-                attachment.replaced("there is no file of that name");
-            }
+        long size = sizeByName();
+        if (size < 0) {
+            size = sizeByDescriptor();
         }
-        try {
-            long size = POSIX.status(fd).size();
-            if (size != header.fileSize()) {
-                throw Directory.damaged("the file has %d bytes".formatted(size), Long.toString(header.fileSize()));
-            }
-        } catch (Posix.ErrnoException e) {
-            throw new AssertionError(
-                    "the status of " + Printable.of(path) + " cannot be read: " + POSIX.describe(e.errno));
+        if (size != header.fileSize()) {
+            throw Directory.damaged("the file has %d bytes".formatted(size), Long.toString(header.fileSize()));
         }
         directory.requireWhole();
         for (int s = 0; s < cells.length; s++) {
@@ -631,6 +618,32 @@ final class Guardian {
         if (participants.cell(slot) != cell) {
             throw Directory.damaged("this participant's cell holds 0x%x".formatted(participants.cell(slot)),
                     "0x%x".formatted(cell));
+        }
+    }
+
+    /** The file's size, or -1 if its name does not tell: then that may be because it was replaced. */
+    private long sizeByName() {
+        try {
+            Posix.Status there = POSIX.status(path.toString());
+            if (there.isSameFile(attachment.status())) {
+                return there.size();
+            }
+            attachment.replaced("another file is there, inode %d instead of %d".formatted(
+                    there.inode(), attachment.status().inode()));
+        } catch (Posix.ErrnoException e) {
+            if (e.errno == Posix.ENOENT || e.errno == Posix.ENOTDIR) { // else it is out of sight, which says nothing
+                attachment.replaced("there is no file of that name");
+            }
+        }
+        return -1;
+    }
+
+    private long sizeByDescriptor() {
+        try {
+            return POSIX.status(fd).size();
+        } catch (Posix.ErrnoException e) {
+            throw new AssertionError(
+                    "the status of " + Printable.of(path) + " cannot be read: " + POSIX.describe(e.errno));
         }
     }
 

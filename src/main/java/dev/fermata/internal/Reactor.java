@@ -87,7 +87,6 @@ public final class Reactor implements Runnable {
     /** Waits for a client from now on, until it has reached its {@link Next#END}. Which reactor does. */
     public static Reactor add(Client client) {
         Reactor chosen = null;
-        boolean starts = false;
         synchronized (Reactor.class) {
             for (Reactor reactor : ALL) {
                 if (reactor.load < CLIENTS) {
@@ -96,18 +95,28 @@ public final class Reactor implements Runnable {
                 }
             }
             if (chosen == null) {
-                chosen = new Reactor();
-                ALL.add(chosen);
-                starts = true;
+                chosen = start();
             }
-            chosen.load++;
             chosen.inbox.add(client);
-            if (starts) {
-                Thread.ofPlatform().daemon().name("fermata-reactor " + ALL.size()).start(chosen);
-            }
+            chosen.load++;
         }
         chosen.call();
         return chosen;
+    }
+
+    private static Reactor start() {
+        Reactor reactor = new Reactor();
+        Thread thread = Thread.ofPlatform().daemon().inheritInheritableThreadLocals(false)
+                .name("fermata-reactor " + (ALL.size() + 1)).unstarted(reactor);
+        thread.setContextClassLoader(null); // it outlives whoever comes first
+        ALL.add(reactor);
+        try {
+            thread.start();
+        } catch (OutOfMemoryError noThread) {
+            ALL.remove(reactor);
+            throw noThread;
+        }
+        return reactor;
     }
 
     /** Has it look at what is due. */
