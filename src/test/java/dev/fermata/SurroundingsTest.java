@@ -20,8 +20,13 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
-/** Processes in other pid namespaces, under other users, of other boots, and children that nobody waits for. */
+/**
+ * Processes in other pid namespaces, under other users, of other boots, on kernels that lack a call, and children that
+ * nobody waits for.
+ */
 @Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class SurroundingsTest {
     private static final List<String> NAMESPACE = List.of("unshare", "--pid", "--fork", "--kill-child", "--mount-proc");
@@ -160,5 +165,47 @@ class SurroundingsTest {
             assertTrue(answer.contains("Permission denied"), answer);
             assertEquals(1, file.participants().size());
         }
+    }
+
+    /** As before Linux 5.16, or under a seccomp filter; strace answers in the kernel's place. */
+    @ParameterizedTest
+    @ValueSource(strings = {"ENOSYS", "EPERM"})
+    void whoCannotSleepOnSeveralWordsTakesPartAllTheSame(String error) throws Exception {
+        assumeTrue(new ProcessBuilder("sh", "-c", "strace -o /dev/null true").start().waitFor() == 0,
+                "no strace, or none that may trace (Debian: apt-get install strace)");
+        Path trace = place.directory().resolve("trace");
+        List<String> without = List.of("strace", "-f", "-o", trace.toString(), "-e", "trace=futex_waitv",
+                "-e", "inject=futex_waitv:error=" + error);
+        try (LockFile file = LockFile.open(place.file());
+                LockPeer peer = opened(LockPeer.launchUnder(without));
+                LockPeer other = opened(LockPeer.launch())) {
+            assertTrue(peer.ask("about").contains("without futex_waitv ("));
+            SharedMutex mutex = file.mutex("m", LockPeer.RECORD);
+            assertEquals("locked", peer.ask("lock m"));
+            int pid = mutex.info().owner().orElseThrow().pid(); // not strace's
+            assertFalse(mutex.tryLock(10, TimeUnit.MILLISECONDS));
+            assertEquals("unlocked", peer.ask("unlock m"));
+
+            mutex.lock();
+            assertEquals("taken", peer.ask("try m 50"));
+            assertEquals("interrupted", peer.ask("interrupted m 50"));
+            peer.tell("lock m");
+            SharedMutexTest.awaitHeir(mutex);
+            mutex.unlock();
+            peer.expect("locked");
+            assertEquals("unlocked", peer.ask("unlock m"));
+
+            assertEquals("locked", other.ask("lock m"));
+            peer.tell("lock m");
+            SharedMutexTest.awaitHeir(mutex);
+            other.kill();
+            peer.expect("locked, owner died");
+
+            Kernel.kill(pid);
+            assertTrue(mutex.tryLock(10, TimeUnit.SECONDS));
+            assertTrue(mutex.ownerDied());
+            mutex.unlock();
+        }
+        assertEquals(1, Files.readAllLines(trace).stream().filter(line -> line.contains("futex_waitv(")).count());
     }
 }

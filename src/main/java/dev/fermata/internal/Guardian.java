@@ -324,7 +324,7 @@ final class Guardian {
         expected.setAtIndex(JAVA_INT, 0, -1); // it is 0 or little more: no sleep
         int waited = CALLS.futexWaitAny(addresses, expected, 1, 0);
         if (waited != -Posix.EAGAIN) {
-            require("futex_waitv, of Linux 5.16", waited);
+            require("futex_waitv", waited);
         }
         waited = CALLS.futexWait(page.control().segment(), -1, 0);
         if (waited != -Posix.EAGAIN) {

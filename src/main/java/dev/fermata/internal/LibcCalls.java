@@ -136,15 +136,6 @@ final class LibcCalls implements NativeCalls {
     }
 
     @Override
-    public int guard(MemorySegment addresses, MemorySegment expected, int n, long deadline) {
-        int woken = futexWaitAny(addresses, expected, n, deadline);
-        for (int i = 1; woken >= 0 && i < n; i++) {
-            futexWake(addresses.getAtIndex(JAVA_LONG, i), Integer.MAX_VALUE);
-        }
-        return woken;
-    }
-
-    @Override
     public int membarrierRegister() {
         return callSyscall(sysMembarrier, MEMBARRIER_REGISTER_GLOBAL_EXPEDITED, 0, 0);
     }

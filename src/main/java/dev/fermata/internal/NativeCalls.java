@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.fermata.internal;
 
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandle;
 
@@ -27,11 +29,27 @@ public interface NativeCalls {
     /** Wakes at most {@code count} sleepers and returns how many. An address that is no longer mapped is EFAULT. */
     int futexWake(long address, int count);
 
-    /** Sleeps while all {@code n} words hold their values; the index of one that was woken. */
+    /**
+     * Sleeps while all {@code n} words hold their values; the index of one that was woken. They have to stay mapped
+     * meanwhile; that their page is lost is EFAULT.
+     */
     int futexWaitAny(MemorySegment addresses, MemorySegment expected, int n, long deadline);
 
     /** Like {@link #futexWaitAny}; one that was woken wakes all others on all words but the first before it returns. */
-    int guard(MemorySegment addresses, MemorySegment expected, int n, long deadline);
+    default int guard(MemorySegment addresses, MemorySegment expected, int n, long deadline) {
+        int woken = futexWaitAny(addresses, expected, n, deadline);
+        if (woken > 0) {
+            futexWake(addresses.getAtIndex(JAVA_LONG, woken), Futex.ALL);
+        }
+        // As in the shim: two words may have been woken, and only one is told.
+        if (woken >= 0 && n > 1 && futexWaitAny(addresses.asSlice(Long.BYTES), expected.asSlice(Integer.BYTES), n - 1, 0)
+                != -Posix.ETIMEDOUT) {
+            for (int i = 1; i < n; i++) {
+                futexWake(addresses.getAtIndex(JAVA_LONG, i), Futex.ALL);
+            }
+        }
+        return woken;
+    }
 
     /** Makes this process a target of {@link #membarrier}. */
     int membarrierRegister();

@@ -2,11 +2,14 @@
 package dev.fermata.internal;
 
 import static java.lang.foreign.ValueLayout.JAVA_BYTE;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import java.io.IOException;
 import java.io.InputStream;
 import java.lang.System.Logger.Level;
 import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -17,6 +20,7 @@ import java.util.List;
 final class NativeLoader {
     private static final String BACK_END = "dev.fermata.native";
     private static final String SHIM = "dev.fermata.shim";
+    private static final String WAITV = "dev.fermata.waitv";
     private static final String LIBRARY = "libfermata.so";
     private static final String NATIVE_ACCESS =
             "native access is refused; start java with --enable-native-access=dev.fermata"
@@ -32,12 +36,12 @@ final class NativeLoader {
         }
         String choice = System.getProperty(BACK_END, "ffm");
         try {
-            return switch (choice) {
+            return orPolling(switch (choice) {
                 case "ffm" -> shimOrLibc();
                 case "libc" -> new LibcCalls("chosen by -D" + BACK_END + "=libc");
                 default -> throw new IllegalArgumentException(
                         "unknown value -D%s=%s; expected ffm or libc".formatted(BACK_END, choice));
-            };
+            });
         } catch (IllegalCallerException refused) {
             throw new UnsupportedOperationException(NATIVE_ACCESS, refused);
         }
@@ -49,6 +53,29 @@ final class NativeLoader {
             return new LibcPosix();
         } catch (IllegalCallerException refused) {
             throw new UnsupportedOperationException(NATIVE_ACCESS, refused);
+        }
+    }
+
+    /** The calls with others in place of {@code futex_waitv} where the kernel has none or a filter refuses it. */
+    private static NativeCalls orPolling(NativeCalls calls) {
+        String choice = System.getProperty(WAITV, "on");
+        return switch (choice) {
+            case "on" -> {
+                int answer = tryWaitv(calls);
+                yield answer == -Posix.EAGAIN ? calls : new PollingCalls(calls, Posix.SYSTEM.describe(-answer));
+            }
+            case "off" -> new PollingCalls(calls, "chosen by -D" + WAITV + "=off");
+            default -> throw new IllegalArgumentException(
+                    "unknown value -D%s=%s; expected on or off".formatted(WAITV, choice));
+        };
+    }
+
+    /** What the kernel says to a wait for a word that has changed. */
+    private static int tryWaitv(NativeCalls calls) {
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment word = arena.allocate(JAVA_INT); // it holds 0
+            return calls.futexWaitAny(
+                    arena.allocateFrom(JAVA_LONG, word.address()), arena.allocateFrom(JAVA_INT, 1), 1, 0);
         }
     }
 

@@ -16,11 +16,14 @@ public interface Posix {
     int ESRCH = 3;
     int EAGAIN = 11;
     int EACCES = 13;
+    int EFAULT = 14;
     int EEXIST = 17;
     int ENOTDIR = 20;
     int EISDIR = 21;
+    int EINVAL = 22;
     int EROFS = 30;
     int EOPNOTSUPP = 95;
+    int ETIMEDOUT = 110;
 
     int O_RDONLY = 0;
     int O_RDWR = 2;

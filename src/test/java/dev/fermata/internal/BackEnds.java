@@ -22,6 +22,12 @@ final class BackEnds {
                 ? Stream.of(Named.of("libc", libc)) : Stream.of(Named.of("libc", libc), Named.of("shim", shim));
     }
 
+    /** Both, and both once more as where {@code futex_waitv} is missing. */
+    static Stream<Named<NativeCalls>> allAndPolling() throws Exception {
+        return Stream.concat(all(), all().map(
+                named -> Named.of(named.getName() + ", polling", new PollingCalls(named.getPayload(), "for a test"))));
+    }
+
     /** The shim as it was built, or null where this machine has none. */
     static NativeCalls shim() throws Exception {
         String arch = System.getProperty("os.arch").equals("amd64") ? "x86_64" : System.getProperty("os.arch");

@@ -88,6 +88,16 @@ class NativeLoaderTest {
     }
 
     @Test
+    void theCallThatSleepsOnSeveralWordsCanBeDoneWithout() throws Exception {
+        assertEquals(LIBC + "chosen by -Ddev.fermata.native=libc); without futex_waitv (chosen by -Ddev.fermata.waitv=off):"
+                + " waits for several words look every 2 ms",
+                about("-Ddev.fermata.native=libc", "-Ddev.fermata.waitv=off"));
+        ChildJvm.End end = ChildJvm.run(About.class, List.of(NATIVE_ACCESS, "-Ddev.fermata.waitv=bogus"));
+        assertNotEquals(0, end.code());
+        assertContains("unknown value -Ddev.fermata.waitv=bogus; expected on or off", end.output());
+    }
+
+    @Test
     void theShimCanBeChosen() throws Exception {
         assumeTrue(BackEnds.shim() != null, "no shim was built for this machine");
         assertContains(FROM_THE_JAR, about("-Ddev.fermata.native=ffm"));

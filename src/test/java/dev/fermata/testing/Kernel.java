@@ -15,6 +15,7 @@ import java.lang.invoke.MethodHandle;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.concurrent.locks.LockSupport;
+import java.util.regex.Pattern;
 
 /** What tests need from the kernel and Java does not offer. */
 public final class Kernel {
@@ -24,6 +25,9 @@ public final class Kernel {
     private static final boolean X86 = System.getProperty("os.arch").equals("amd64");
     private static final int SYS_FUTEX = X86 ? 202 : 98;
     private static final int SYS_FUTEX_WAITV = 449;
+    /** Whether the tests are run without that call; see {@code dev.fermata.Fermata}. */
+    private static final boolean POLLING = System.getProperty("dev.fermata.waitv", "on").equals("off");
+    private static final Pattern SHARED_WAIT = Pattern.compile(SYS_FUTEX + " 0x[0-9a-f]+ 0x9 ");
     private static final int SYS_MEMBARRIER = X86 ? 324 : 283;
     private static final int SYS_PIDFD_OPEN = 434;
     private static final int SYS_PROCESS_MRELEASE = 448;
@@ -174,7 +178,18 @@ public final class Kernel {
 
     /** Whether a thread sleeps on several futexes. */
     public static boolean isAsleepOnSeveral(long pid, int tid) {
-        return blockedIn(pid, tid).startsWith(SYS_FUTEX_WAITV + " ");
+        return POLLING ? isAsleepForLong(pid, tid) : blockedIn(pid, tid).startsWith(SYS_FUTEX_WAITV + " ");
+    }
+
+    /** Whether a thread goes on sleeping on one shared futex, for longer than the moment that a first sleep lasts. */
+    private static boolean isAsleepForLong(long pid, int tid) {
+        for (int i = 0; i < 4; i++) {
+            if (!SHARED_WAIT.matcher(blockedIn(pid, tid)).lookingAt()) {
+                return false;
+            }
+            LockSupport.parkNanos(1_000_000);
+        }
+        return true;
     }
 
     /** SIGSTOP; returns when the process is stopped. */

@@ -3,6 +3,7 @@ package dev.fermata.testing;
 
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
+import dev.fermata.Fermata;
 import dev.fermata.LockFile;
 import dev.fermata.OwnerDeath;
 import dev.fermata.SharedMutex;
@@ -58,6 +59,7 @@ public final class LockPeer implements AutoCloseable {
         List<String> all = new ArrayList<>(List.of(options));
         all.add(ChildJvm.NATIVE_ACCESS);
         all.add("-Ddev.fermata.native=" + System.getProperty("dev.fermata.native", "ffm"));
+        all.add("-Ddev.fermata.waitv=" + System.getProperty("dev.fermata.waitv", "on"));
         return new LockPeer(ChildJvm.startUnder(program, LockPeer.class, all));
     }
 
@@ -187,6 +189,22 @@ public final class LockPeer implements AutoCloseable {
             case "within" -> {
                 mutex(step[1]).lock(Duration.ofMillis(Long.parseLong(step[2])));
                 return "locked";
+            }
+            case "interrupted" -> {
+                Thread me = Thread.currentThread();
+                Thread.ofPlatform().start(() -> {
+                    LockSupport.parkNanos(Long.parseLong(step[2]) * 1_000_000);
+                    me.interrupt();
+                });
+                try {
+                    mutex(step[1]).lockInterruptibly();
+                    return "locked";
+                } catch (InterruptedException e) {
+                    return "interrupted";
+                }
+            }
+            case "about" -> {
+                return Fermata.about();
             }
             case "unlock" -> {
                 mutex(step[1]).unlock();
