@@ -36,6 +36,7 @@ import java.util.logging.SimpleFormatter;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -83,6 +84,7 @@ class RecoveryTest {
 
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
+    @Tag("polling")
     void oneOfTheWaitersIsToldOfADeath(boolean symmetric) throws Exception {
         if (symmetric) {
             reopen(LockFile.builder(place.file()).symmetric());
@@ -104,6 +106,7 @@ class RecoveryTest {
     }
 
     @Test
+    @Tag("polling")
     void theNextWhoComesIsToldIfNobodyWaits() throws Exception {
         try (LockPeer holder = LockPeer.start(place.file())) {
             assertEquals("locked", holder.ask("lock m"));
@@ -133,6 +136,7 @@ class RecoveryTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"exit", "halt"})
+    @Tag("polling")
     void leavingWithTheLockIsADeath(String how) throws Exception {
         try (LockPeer holder = LockPeer.start(place.file())) {
             holder.ask("lock m");
@@ -145,6 +149,7 @@ class RecoveryTest {
     }
 
     @Test
+    @Tag("polling")
     void exitingWithoutTheLockIsNone() throws Exception {
         try (LockPeer peer = LockPeer.start(place.file())) {
             assertEquals("updated", peer.ask("update m 1"));
@@ -156,6 +161,7 @@ class RecoveryTest {
     }
 
     @Test
+    @Tag("polling")
     void closingWithTheLockHeldAbandonsIt() throws Exception {
         try (LockPeer holder = LockPeer.start(place.file())) {
             holder.ask("lock m");
@@ -301,6 +307,7 @@ class RecoveryTest {
     }
 
     @Test
+    @Tag("polling")
     void whoWasToldAndDiesLeavesItAbandonedAgain() throws Exception {
         for (int i = 0; i < 3; i++) {
             try (LockPeer holder = LockPeer.start(place.file())) {
@@ -315,6 +322,7 @@ class RecoveryTest {
     }
 
     @Test
+    @Tag("polling")
     void aStrictLockRefusesUntilItIsRecovered() throws Exception {
         SharedMutex strict = file.mutex("strict", LockPeer.RECORD, OwnerDeath.STRICT);
         try (LockPeer holder = LockPeer.start(place.file());
@@ -351,6 +359,7 @@ class RecoveryTest {
     /** What is left may be nothing, or header and first participants, or all but most of the index and the locks. */
     @ParameterizedTest
     @CsvSource({"0, false", "0, true", "8192, true", "139264, true"})
+    @Tag("polling")
     void aTruncatedFileIsAnErrorInEveryProcess(long left, boolean grown) throws Exception {
         try (LockPeer holder = LockPeer.start(place.file());
                 LockPeer waiter = LockPeer.start(place.file());
@@ -457,6 +466,7 @@ class RecoveryTest {
     /** Nothing holds up the closing, and the guardian ends. */
     @ParameterizedTest
     @ValueSource(booleans = {false, true})
+    @Tag("polling")
     void closingRightAfterATruncationIsSoonDone(boolean noticed) throws Exception {
         mutex.lock();
         place.truncate(0, false);
@@ -473,6 +483,7 @@ class RecoveryTest {
     }
 
     @Test
+    @Tag("polling")
     void aWaiterSleepsBesideTheLifelineOfTheOwner() throws Exception {
         try (LockPeer holder = LockPeer.start(place.file())) {
             holder.ask("lock m");
@@ -483,6 +494,7 @@ class RecoveryTest {
     }
 
     @Test
+    @Tag("polling")
     void aDeadWaiterTakesNoWakeWithIt() throws Exception {
         mutex.lock();
         try (LockPeer victim = LockPeer.start(place.file());
@@ -501,6 +513,7 @@ class RecoveryTest {
     }
 
     @Test
+    @Tag("polling")
     void aStoppedHolderIsNotDead() throws Exception {
         try (LockPeer holder = LockPeer.start(place.file())) {
             holder.ask("lock m");
@@ -578,6 +591,7 @@ class RecoveryTest {
     }
 
     @Test
+    @Tag("polling")
     void aStoppedHeirHoldsUpNobody() throws Exception {
         mutex.lock();
         try (LockPeer heir = LockPeer.start(place.file())) {
@@ -596,6 +610,7 @@ class RecoveryTest {
 
     /** As the heir is a process that does not wait at all, this is what something else wrote. */
     @Test
+    @Tag("polling")
     void aStrayHeirHoldsUpNobody() throws Exception {
         try (LockPeer stray = LockPeer.start(place.file())) {
             Participant participant = file.participants().get(1);
@@ -613,6 +628,7 @@ class RecoveryTest {
     }
 
     @Test
+    @Tag("polling")
     void aStoppedGuardianHoldsUpNobody() throws Exception {
         try (LockPeer stopped = LockPeer.start(place.file());
                 LockPeer holder = LockPeer.start(place.file())) {
@@ -666,6 +682,7 @@ class RecoveryTest {
     }
 
     @Test
+    @Tag("polling")
     void theLastOneWhoDiesIsRecoveredByTheNextWhoOpens() throws Exception {
         try (LockPeer peer = LockPeer.start(place.file())) {
             peer.ask("lock m");
@@ -683,6 +700,7 @@ class RecoveryTest {
     }
 
     @Test
+    @Tag("polling")
     void manyRushInAfterADeathAndOneIsTold() throws Exception {
         List<LockPeer> rush = new ArrayList<>();
         try (LockPeer holder = LockPeer.start(place.file())) {

@@ -27,6 +27,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.Parameter;
 import org.junit.jupiter.params.ParameterizedClass;
@@ -37,6 +38,7 @@ import org.junit.jupiter.api.Test;
 /** The mutex in one process: what {@link java.util.concurrent.locks.Lock} asks for, and what is added. */
 @ParameterizedClass
 @ValueSource(booleans = {false, true})
+@Tag("polling")
 @Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class SharedMutexTest {
     @Parameter
@@ -452,6 +454,7 @@ class SharedMutexTest {
     }
 
     @Test
+    @Tag("slow")
     void theEndOfTheStackLeavesTheMutexHeldByNobody() throws Exception {
         AtomicInteger cutOff = new AtomicInteger();
         for (int round = 0; round < 12; round++) {
