@@ -106,7 +106,6 @@ class RecoveryTest {
     }
 
     @Test
-    @Tag("polling")
     void theNextWhoComesIsToldIfNobodyWaits() throws Exception {
         try (LockPeer holder = LockPeer.start(place.file())) {
             assertEquals("locked", holder.ask("lock m"));
@@ -149,7 +148,6 @@ class RecoveryTest {
     }
 
     @Test
-    @Tag("polling")
     void exitingWithoutTheLockIsNone() throws Exception {
         try (LockPeer peer = LockPeer.start(place.file())) {
             assertEquals("updated", peer.ask("update m 1"));
@@ -307,7 +305,6 @@ class RecoveryTest {
     }
 
     @Test
-    @Tag("polling")
     void whoWasToldAndDiesLeavesItAbandonedAgain() throws Exception {
         for (int i = 0; i < 3; i++) {
             try (LockPeer holder = LockPeer.start(place.file())) {
@@ -322,7 +319,6 @@ class RecoveryTest {
     }
 
     @Test
-    @Tag("polling")
     void aStrictLockRefusesUntilItIsRecovered() throws Exception {
         SharedMutex strict = file.mutex("strict", LockPeer.RECORD, OwnerDeath.STRICT);
         try (LockPeer holder = LockPeer.start(place.file());
@@ -513,7 +509,6 @@ class RecoveryTest {
     }
 
     @Test
-    @Tag("polling")
     void aStoppedHolderIsNotDead() throws Exception {
         try (LockPeer holder = LockPeer.start(place.file())) {
             holder.ask("lock m");
@@ -700,7 +695,6 @@ class RecoveryTest {
     }
 
     @Test
-    @Tag("polling")
     void manyRushInAfterADeathAndOneIsTold() throws Exception {
         List<LockPeer> rush = new ArrayList<>();
         try (LockPeer holder = LockPeer.start(place.file())) {

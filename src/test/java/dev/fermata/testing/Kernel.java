@@ -150,8 +150,11 @@ public final class Kernel {
         try (var lines = Files.lines(Path.of("/proc/self/task/" + tid + "/status"))) {
             return lines.filter(line -> line.startsWith("voluntary_ctxt_switches:"))
                     .mapToLong(line -> Long.parseLong(line.substring(line.indexOf(':') + 1).strip())).sum();
-        } catch (java.nio.file.NoSuchFileException ended) {
-            return 0;
+        } catch (IOException | UncheckedIOException e) {
+            if (!Files.exists(Path.of("/proc/self/task/" + tid))) {
+                return 0;
+            }
+            throw e;
         }
     }
 
