@@ -99,10 +99,9 @@ class GivingUpTest {
     @AfterEach
     void close() throws Exception {
         file.close();
-        try (LockFile look = LockFile.builder(place.file()).readOnly().open()) {
+        try (LockPath removed = place; LockFile look = LockFile.builder(removed.file()).readOnly().open()) {
             assertEquals(List.of(), look.participants());
         }
-        place.close();
     }
 
     private int word(long offset) {
@@ -240,6 +239,7 @@ class GivingUpTest {
     }
 
     @Test
+    @Tag("slow")
     void anInterruptEndsTheSpinAndTheFirstShortSleep() throws Exception {
         mutex.lock();
         for (int round = 0; round < 1_000; round++) {
@@ -296,6 +296,7 @@ class GivingUpTest {
     }
 
     @Test
+    @Tag("slow")
     void anInterruptThatRacesWithTheGrantLeavesTheLockWhereItShouldBe() throws Exception {
         Race spinning = new Race();
         Race asleep = new Race();
@@ -327,7 +328,7 @@ class GivingUpTest {
     @ValueSource(booleans = {false, true})
     void whoIsInterruptedWhileItIsGrantedTheLockPassesItOn(boolean handOver) throws Exception {
         Race race = new Race();
-        for (int round = 0; round < 400; round++) {
+        for (int round = 0; round < 200; round++) {
             mutex.lock();
             Taker first = new Taker(Way.values()[round % 4], LONG);
             SharedMutexTest.awaitHeir(mutex);
@@ -478,6 +479,7 @@ class GivingUpTest {
 
     @ParameterizedTest
     @EnumSource(names = "LOCK_INTERRUPTIBLY", mode = EnumSource.Mode.EXCLUDE)
+    @Tag("slow")
     void signalsEndNoWaitEarly(Way way) throws Exception {
         mutex.lock();
         try (SignalStorm<Boolean> storm = SignalStorm.on(timed(way, Duration.ofMillis(500)))) {

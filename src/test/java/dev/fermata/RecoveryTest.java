@@ -135,7 +135,6 @@ class RecoveryTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"exit", "halt"})
-    @Tag("polling")
     void leavingWithTheLockIsADeath(String how) throws Exception {
         try (LockPeer holder = LockPeer.start(place.file())) {
             holder.ask("lock m");
@@ -605,7 +604,6 @@ class RecoveryTest {
 
     /** As the heir is a process that does not wait at all, this is what something else wrote. */
     @Test
-    @Tag("polling")
     void aStrayHeirHoldsUpNobody() throws Exception {
         try (LockPeer stray = LockPeer.start(place.file())) {
             Participant participant = file.participants().get(1);
