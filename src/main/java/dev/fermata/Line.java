@@ -2,6 +2,7 @@
 package dev.fermata;
 
 import dev.fermata.internal.Deadline;
+import dev.fermata.internal.Failpoint;
 import dev.fermata.internal.Reactor;
 import java.time.Duration;
 import java.util.ArrayDeque;
@@ -410,6 +411,7 @@ final class Line implements Reactor.Client {
             offered = first;
             offered.state = State.OFFERED;
             lookAt = System.nanoTime() + offered.grace;
+            Failpoint.after("line: offered");
         } else if (outcome == SharedMutex.Outcome.REFUSED) {
             first.state = State.FAILED;
             first.failure = mutex.refused();
@@ -442,6 +444,7 @@ final class Line implements Reactor.Client {
         restUntil = now + place.grace; // the others are to have it first
         place.grace = Math.min(2 * place.grace, LONGEST_GRACE);
         mutex.giveBack(place.taker);
+        Failpoint.after("line: withdrawn");
     }
 
     /** Those whose time is over say so by themselves. */

@@ -17,11 +17,13 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
@@ -57,8 +59,9 @@ class FailpointTest {
         file = null;
     }
 
-    private static LockPeer victim(String step) throws Exception {
-        return LockPeer.launch("-Ddev.fermata.failpoint=" + step);
+    private static LockPeer victim(String step, String... options) throws Exception {
+        return LockPeer.launch(Stream.concat(Stream.of("-Ddev.fermata.failpoint=" + step), Stream.of(options))
+                .toArray(String[]::new));
     }
 
     private void dies(LockPeer victim, String... steps) throws Exception {
@@ -260,6 +263,62 @@ class FailpointTest {
             mutex.unlock();
             victim.awaitDeath();
             assertTrue(other.result());
+        }
+        goesOn(false);
+    }
+
+    @ParameterizedTest
+    @CsvSource({"lock: registered,virtually try", "lock: registered#2,request", "lock: heir,request",
+        "lock: heir,virtually try", "reactor: asleep,virtually try", "reactor: asleep#3,request",
+        "leave: resigned,request", "leave: resigned,virtually try", "leave: registered,virtually try"})
+    void inWaitingWithoutAThreadOfItsOwn(String step, String way) throws Exception {
+        open();
+        mutex.lock();
+        try (LockPeer victim = victim(step)) {
+            dies(victim, openStep(), way + " m 20");
+        }
+        Waiter<Boolean> other = waiter();
+        mutex.unlock();
+        assertFalse(other.result());
+        goesOn(false);
+    }
+
+    /** The victim's reactor has the lock, and dies before anybody has taken it up. */
+    @ParameterizedTest
+    @CsvSource({"lock: taken,virtually lock m", "lock: inherited,request m 60000", "line: offered,virtually lock m",
+        "line: offered,request m 60000"})
+    void inBeingOfferedTheLock(String step, String way) throws Exception {
+        open();
+        mutex.lock();
+        try (LockPeer victim = victim(step)) {
+            victim.tell(openStep());
+            victim.expect("opened");
+            victim.tell(way);
+            SharedMutexTest.awaitHeir(mutex);
+            Waiter<Boolean> other = waiter();
+            mutex.unlock();
+            victim.awaitDeath();
+            assertTrue(other.result());
+        }
+        goesOn(false);
+    }
+
+    /** The victim's reactor offers the lock to one who has no carrier, takes it back, and dies. */
+    @Test
+    void inWithdrawingAnOffer() throws Exception {
+        open();
+        mutex.lock();
+        try (LockPeer victim = victim("line: withdrawn", "-Djdk.virtualThreadScheduler.parallelism=1",
+                "-Djdk.virtualThreadScheduler.maxPoolSize=1")) {
+            victim.tell(openStep());
+            victim.expect("opened");
+            victim.tell("saturate m stop");
+            victim.expect("saturated");
+            SharedMutexTest.awaitHeir(mutex);
+            Waiter<Boolean> other = waiter();
+            mutex.unlock();
+            victim.awaitDeath();
+            assertFalse(other.result());
         }
         goesOn(false);
     }

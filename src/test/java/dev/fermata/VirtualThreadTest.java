@@ -247,7 +247,7 @@ class VirtualThreadTest {
     @Test
     void whoeverDiesIsSurvivedByThoseWhoWait() throws Exception {
         try (LockPeer peer = LockPeer.start(place.file())) {
-            assertEquals("left locked", peer.ask("virtual m"));
+            assertEquals("locked", peer.ask("virtually lock m"));
             Virtual<Boolean> waiter = new Virtual<>(() -> {
                 mutex.lock();
                 boolean told = mutex.ownerDied();
@@ -268,7 +268,7 @@ class VirtualThreadTest {
     void aStrictLockRefusesEachOfThem() throws Exception {
         SharedMutex strict = file.mutex("strict", LockPeer.RECORD, OwnerDeath.STRICT);
         try (LockPeer peer = LockPeer.start(place.file())) {
-            assertEquals("left locked", peer.ask("virtual strict"));
+            assertEquals("locked", peer.ask("virtually lock strict"));
             Virtual<Void> waiter = new Virtual<Void>(() -> {
                 strict.lock();
                 return null;
@@ -296,7 +296,7 @@ class VirtualThreadTest {
         for (int waits = 0; waits < 2; waits++) {
             ran.set(false);
             try (LockPeer peer = LockPeer.start(place.file())) {
-                assertEquals("left locked", peer.ask("virtual m"));
+                assertEquals("locked", peer.ask("virtually lock m"));
                 CompletableFuture<Hold> asked = waits == 1 ? mutex.lockAsync() : null;
                 peer.kill();
                 while (waits == 0 && mutex.info().state() != LockInfo.State.ABANDONED) {
@@ -311,7 +311,7 @@ class VirtualThreadTest {
             throw new ArithmeticException();
         });
         try (LockPeer peer = LockPeer.start(place.file())) {
-            assertEquals("left locked", peer.ask("virtual m"));
+            assertEquals("locked", peer.ask("virtually lock m"));
             CompletableFuture<Hold> asked = mutex.lockAsync();
             peer.kill();
             assertInstanceOf(ArithmeticException.class, assertThrows(ExecutionException.class, asked::get).getCause());

@@ -225,6 +225,7 @@ public final class Reactor implements Runnable {
             until = Deadline.first(until, client.wakeAt());
             client.words(words);
         }
+        Failpoint.after("reactor: asleep");
         int woken = NativeCalls.SYSTEM.futexWaitAny(words.addresses, words.expected, words.n, until);
         if (Futex.SystemFutex.result(woken) == Futex.Result.FAULT) {
             Attachment.sleep(1); // a page is gone, which its client finds when it looks; till then the others look as well

@@ -4,6 +4,7 @@ package dev.fermata.testing;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import dev.fermata.Fermata;
+import dev.fermata.Hold;
 import dev.fermata.LockFile;
 import dev.fermata.OwnerDeath;
 import dev.fermata.SharedMutex;
@@ -14,7 +15,9 @@ import java.lang.foreign.MemorySegment;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.IntToLongFunction;
@@ -281,9 +284,15 @@ public final class LockPeer implements AutoCloseable {
                 waiter.join();
                 return "updated";
             }
-            case "virtual" -> {
-                Thread.ofVirtual().start(() -> mutex(step[1]).lock()).join();
-                return "left locked";
+            case "virtually" -> { // what follows, in a virtual thread
+                FutureTask<String> task = new FutureTask<>(() -> perform(Arrays.copyOfRange(step, 1, step.length)));
+                Thread.ofVirtual().start(task);
+                return task.get();
+            }
+            case "request" -> {
+                Duration timeout = Duration.ofMillis(Long.parseLong(step[2]));
+                Hold hold = mutex(step[1]).lockAsync(timeout).get();
+                return "locked" + (hold.ownerDied() ? ", owner died" : "");
             }
             case "repair" -> {
                 return Boolean.toString(mutex(step[1]).recover(() -> { }));
