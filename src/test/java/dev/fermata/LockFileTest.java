@@ -25,13 +25,13 @@ import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Collections;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
 import java.util.logging.Handler;
 import java.util.logging.LogRecord;
@@ -707,7 +707,7 @@ class LockFileTest {
 
     @Test
     void closingAFileNamesWhatIsHeldAndLeavesItAbandoned() throws Exception {
-        List<String> messages = Collections.synchronizedList(new ArrayList<>());
+        List<String> messages = new CopyOnWriteArrayList<>();
         try (Log _ = new Log(messages)) {
             LockFile file = LockFile.open(place.file());
             file.mutex("free");
@@ -735,7 +735,7 @@ class LockFileTest {
         LockPath here = new LockPath(place.directory(), place.directory().resolve(odd));
         LockFile.Builder builder = LockFile.builder(here.file()).label(odd).participants(1).capacity(8).payload(64)
                 .ownerDeath(OwnerDeath.STRICT).stuckAfter(Duration.ofMillis(1));
-        List<String> messages = Collections.synchronizedList(new ArrayList<>());
+        List<String> messages = new CopyOnWriteArrayList<>();
         try (Log _ = new Log(messages)) {
             LockFile file = builder.open();
             SharedMutex held = file.mutex(odd, 8);
