@@ -194,7 +194,7 @@ final class Line implements Reactor.Client {
     private void begin(Place place) {
         called = true;
         restUntil = System.nanoTime();
-        wait = mutex.new Wait(place.begin);
+        wait = mutex.new Wait(place.begin, Deadline.NEVER);
         try {
             reactor = Reactor.add(this);
         } catch (RuntimeException | Error failure) {

@@ -12,6 +12,7 @@ import dev.fermata.internal.Lifeline;
 import dev.fermata.internal.Printable;
 import dev.fermata.internal.Reactor;
 import dev.fermata.internal.Spin;
+import dev.fermata.internal.SpinBudget;
 import dev.fermata.internal.Word;
 import java.lang.System.Logger.Level;
 import java.lang.foreign.MemorySegment;
@@ -97,6 +98,8 @@ public final class SharedMutex implements Lock {
     private final String name;
     private final boolean strict;
     private final long stuckAfter;
+    private final SpinBudget spinning;
+    private final SpinBudget inheriting;
 
     // Written by whoever holds the lock. Read by others, too, who then only learn that it is not theirs.
     // Numbers, not objects: storing a reference costs the collector's barriers, and a fence once the mutex is old.
@@ -124,6 +127,8 @@ public final class SharedMutex implements Lock {
         this.name = name;
         this.strict = (Layout.flags(attachment.kind(number)) & Layout.STRICT) != 0;
         this.stuckAfter = attachment.settings().stuckAfter();
+        this.spinning = new SpinBudget(attachment.settings().spin());
+        this.inheriting = new SpinBudget(attachment.settings().spin());
     }
 
     // ---- lock ----
@@ -402,18 +407,15 @@ public final class SharedMutex implements Lock {
             throws InterruptedException {
         attachment.check();
         long begin = System.nanoTime();
-        for (int i = 0; i < Spin.LIMIT; i++) {
-            if (Word.loadRelaxed(entry, Layout.E_OWNER) == Layout.FREE && take(taker)) {
-                countWait(begin, false);
-                return true;
-            }
-            Spin.pause();
+        if (spin(taker, begin, deadline)) {
+            countWait(begin, false);
+            return true;
         }
         Headroom.require();
         if (Thread.currentThread().isVirtual()) {
             return line().await(Thread.currentThread(), taker, recovering, deadline, interruptibly);
         }
-        Wait wait = new Wait(begin);
+        Wait wait = new Wait(begin, deadline);
         try {
             Outcome outcome;
             while (true) {
@@ -457,6 +459,7 @@ public final class SharedMutex implements Lock {
     /** One waiter's way through the loop of the protocol: a thread's, or that of a {@link Line}. */
     final class Wait {
         private final Stuck stuck = new Stuck();
+        private final long deadline;
         private long begin;
         private boolean isHeir;
         private boolean slept;
@@ -466,7 +469,8 @@ public final class SharedMutex implements Lock {
         private int e;
         private int h;
 
-        Wait(long begin) {
+        Wait(long begin, long deadline) {
+            this.deadline = deadline;
             begin(begin);
             attachment.enter(number);
         }
@@ -487,7 +491,7 @@ public final class SharedMutex implements Lock {
                 isHeir = Word.cas(entry, Layout.E_HEIR, 0, attachment.participant);
                 Failpoint.after("lock: heir");
                 if (isHeir) {
-                    spinForReservation();
+                    spinForReservation(deadline);
                 }
             }
             h = handed.loadAcquire(); // before the look
@@ -597,6 +601,19 @@ public final class SharedMutex implements Lock {
         }
     }
 
+    private boolean spin(Object taker, long begin, long deadline) {
+        long until = spinning.until(begin, deadline);
+        for (long now = begin; now < until; now = System.nanoTime()) {
+            if (Word.loadRelaxed(entry, Layout.E_OWNER) == Layout.FREE && take(taker)) {
+                spinning.succeeded(now - begin);
+                return true;
+            }
+            Spin.pause();
+        }
+        spinning.failed();
+        return false;
+    }
+
     /** Takes a reservation back. Nobody is inside; the heir waits on, like any other. */
     private void depose(int reserved) {
         Word.cas(entry, Layout.E_HEIR, Layout.reservedFor(reserved), 0); // first: see passOn
@@ -606,11 +623,18 @@ public final class SharedMutex implements Lock {
     }
 
     /** Where sections are short, the next release comes before this thread could fall asleep and be woken. */
-    private void spinForReservation() {
+    private void spinForReservation(long deadline) {
         int reserved = attachment.participant | Layout.RESERVED;
-        for (int i = 0; i < Spin.LIMIT && Word.loadRelaxed(entry, Layout.E_OWNER) != reserved; i++) {
+        long begin = System.nanoTime();
+        long until = inheriting.until(begin, deadline);
+        for (long now = begin; now < until; now = System.nanoTime()) {
+            if (Word.loadRelaxed(entry, Layout.E_OWNER) == reserved) {
+                inheriting.succeeded(now - begin);
+                return;
+            }
             Spin.pause();
         }
+        inheriting.failed();
     }
 
     /** A full fence; one even where nothing changes, so that it is seen that somebody has registered. */

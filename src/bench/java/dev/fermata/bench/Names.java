@@ -64,7 +64,7 @@ public class Names {
 
     /** The same attachment as the file's. */
     private void attach() throws IOException {
-        attachment = Attachment.open(path, new Settings(1, 1, 0, false, 0, false, false, false, "", 0));
+        attachment = Attachment.open(path, new Settings(1, 1, 0, false, 0, false, false, false, "", 0, 0));
     }
 
     /** Random entries in the index, and whatever in the entries. */

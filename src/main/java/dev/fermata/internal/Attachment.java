@@ -172,7 +172,11 @@ public final class Attachment {
     private static Attachment start(Path path, Settings settings) throws LockFileException {
         Guardian guardian = new Guardian(path, settings);
         try {
-            return guardian.start().join();
+            Attachment attached = guardian.start().join();
+            if (settings.spin() == SpinBudget.MEASURED) {
+                Calibration.begin();
+            }
+            return attached;
         } catch (CompletionException e) {
             switch (e.getCause()) {
                 case LockFileException refused -> throw refused;

@@ -8,12 +8,13 @@ package dev.fermata.internal;
  * @param create whether to create a file that is missing
  * @param readOnly only to look into it
  * @param stuckAfter in ns
+ * @param spin in ns, or {@link SpinBudget#MEASURED}
  */
 public record Settings(int participants, int capacity, long payload, boolean symmetric, int permissions, boolean create,
-        boolean anyFileSystem, boolean readOnly, String label, long stuckAfter) {
+        boolean anyFileSystem, boolean readOnly, String label, long stuckAfter, long spin) {
     /** The same, but that nothing is created. */
     Settings forInspection() {
         return new Settings(participants, capacity, payload, symmetric, permissions, false, anyFileSystem, true, label,
-                stuckAfter);
+                stuckAfter, spin);
     }
 }
