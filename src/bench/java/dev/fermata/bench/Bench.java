@@ -34,7 +34,7 @@ import picocli.CommandLine.Option;
  * for both sides of a ratio. In each round every benchmark runs once, in a fresh JVM; what is compared runs side by
  * side, and every other round goes backwards. A ratio is taken within a round; the median of all rounds counts, and
  * the extremes show the noise. Where a bound is to be kept, both sides run in turn in one JVM, a moment each: they are
- * the sides of one benchmark. A limit of a time is reported, and fails nothing.
+ * the sides of one benchmark. A limit of a time is reported, and fails nothing; {@link Spinning} is only reported, too.
  */
 @Command(name = "bench", mixinStandardHelpOptions = true, sortOptions = false,
         description = "Measures the locks beside the same loops in C, java.util.concurrent and libc.")
@@ -195,7 +195,8 @@ public final class Bench implements Callable<Integer> {
         }
         Predicate<String> chosen = Pattern.compile(only).asPredicate();
         List<Ratio> ratios = RATIOS.stream().filter(r -> chosen.test(r.toString())).toList();
-        if (ratios.isEmpty()) {
+        Spinning spinning = new Spinning(chosen, quick);
+        if (ratios.isEmpty() && spinning.isEmpty()) {
             System.err.println("bench: no ratio matches " + only);
             return 2;
         }
@@ -220,11 +221,13 @@ public final class Bench implements Callable<Integer> {
             }
             System.out.printf("round %d of %d%n", round, rounds);
             order.forEach(this::measure);
+            spinning.measure(round % 2 == 0);
             order = order.reversed();
         }
         Files.createDirectories(output.toAbsolutePath().getParent());
-        Files.writeString(output, json(machine, ratios));
-        boolean ok = report(ratios);
+        Files.writeString(output, json(machine, ratios, spinning));
+        boolean ok = ratios.isEmpty() || report(ratios);
+        spinning.report();
         System.out.println("written to " + output);
         return ok ? 0 : 1;
     }
@@ -263,7 +266,7 @@ public final class Bench implements Callable<Integer> {
         return result.getScore();
     }
 
-    private static double median(double[] values) {
+    static double median(double[] values) {
         double[] sorted = values.clone();
         Arrays.sort(sorted);
         int n = sorted.length;
@@ -298,11 +301,11 @@ public final class Bench implements Callable<Integer> {
         return median(compare(ratio, (subject, base) -> subject - base));
     }
 
-    private static double min(double[] values) {
+    static double min(double[] values) {
         return Arrays.stream(values).min().orElseThrow();
     }
 
-    private static double max(double[] values) {
+    static double max(double[] values) {
         return Arrays.stream(values).max().orElseThrow();
     }
 
@@ -341,7 +344,7 @@ public final class Bench implements Callable<Integer> {
         System.out.printf(Locale.ROOT, format, arguments);
     }
 
-    private String json(Machine machine, List<Ratio> ratios) {
+    private String json(Machine machine, List<Ratio> ratios, Spinning spinning) {
         Json json = new Json();
         json.object(() -> {
             json.put("date", Instant.now().toString());
@@ -374,6 +377,7 @@ public final class Bench implements Callable<Integer> {
                     json.put("ok", isKept(ratio, values));
                 }
             })));
+            json.key("spinning").object(() -> spinning.write(json));
         });
         return json.toString();
     }
