@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.fermata;
 
+import dev.fermata.internal.Layout;
 import dev.fermata.internal.Printable;
-import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * A {@link SharedMutex} that is held by whoever has this object, not by a thread: for code whose work moves from thread to
@@ -12,7 +12,8 @@ import java.util.concurrent.atomic.AtomicBoolean;
 public final class Hold implements AutoCloseable {
     private final SharedMutex mutex;
     private final Thread asker = Thread.currentThread();
-    private final AtomicBoolean closed = new AtomicBoolean();
+    private boolean closed; // under the monitor
+    boolean isReleasing; // the mutex sees to it
     private long fence;
     private boolean ownerDied;
 
@@ -26,6 +27,7 @@ public final class Hold implements AutoCloseable {
     }
 
     void acquired(long fence, boolean ownerDied) {
+        this.isReleasing = false;
         this.fence = fence;
         this.ownerDied = ownerDied;
     }
@@ -65,14 +67,31 @@ public final class Hold implements AutoCloseable {
      */
     @Override
     public void close() {
-        if (closed.compareAndSet(false, true)) {
-            mutex.release(this);
+        synchronized (this) { // and no call, which the end of the stack could cut off
+            if (closed) {
+                return;
+            }
+            closed = true;
         }
+        try {
+            mutex.release(this, Layout.FREE);
+        } catch (Error e) {
+            if (!isReleasing) {
+                mutex.holder = 0; // as release does
+                mutex.unreleased = Layout.FREE;
+                mutex.attachment.unfinished = true;
+            }
+            throw e;
+        }
+    }
+
+    private synchronized boolean isClosed() {
+        return closed;
     }
 
     @Override
     public String toString() {
         return "Hold[\"%s\", fence %d%s]".formatted(
-                Printable.of(mutex.name()), fence, closed.get() ? ", closed" : "");
+                Printable.of(mutex.name()), fence, isClosed() ? ", closed" : "");
     }
 }

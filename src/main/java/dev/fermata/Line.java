@@ -166,8 +166,9 @@ final class Line implements Reactor.Client {
     }
 
     private void join(Place place) {
-        boolean begins;
+        boolean waits; // the reactor has to know of this one
         synchronized (this) {
+            waits = reactor != null && (first == null || place.deadline != Deadline.NEVER);
             place.before = last;
             if (last == null) {
                 first = place;
@@ -176,8 +177,7 @@ final class Line implements Reactor.Client {
             }
             last = place;
             nextDeadline = Deadline.first(nextDeadline, place.deadline);
-            begins = reactor == null;
-            if (begins) {
+            if (reactor == null) {
                 try {
                     begin(place);
                 } catch (RuntimeException | Error failure) { // out of memory, or of threads
@@ -186,8 +186,8 @@ final class Line implements Reactor.Client {
                 }
             }
         }
-        if (!begins && place.deadline != Deadline.NEVER) {
-            call(); // the next deadline may be this one
+        if (waits) {
+            call();
         }
     }
 

@@ -52,8 +52,8 @@ import java.util.function.Supplier;
  * <em>abandoned</em>. Whoever acquires it next is told, once: by the {@linkplain #onOwnerDeath handler}, which runs under
  * the lock, or by {@link OwnerDiedException} where the lock is {@link OwnerDeath#STRICT}. Who was told and dies before
  * the repair is done, or whose handler throws, leaves it abandoned again. A thread that ends without unlocking leaves
- * the lock held, as its process lives. A {@link StackOverflowError} from within a method that locks or unlocks leaves the
- * lock held by nobody within a second.
+ * the lock held, as its process lives. A {@link StackOverflowError} or {@link OutOfMemoryError} from within a method that locks
+ * or unlocks leaves the lock held by nobody within a second.
  *
  * <p>Every method that locks or unlocks throws {@link DamagedMappingException} where the file was truncated or holds
  * what the protocol never writes, {@link LockFileReplacedException} where the file was deleted or replaced, and
@@ -89,7 +89,7 @@ public final class SharedMutex implements Lock {
     /** In place of a thread's id: a {@link Hold} has it. Which one is known to whoever closes it. */
     private static final long TOKEN = -1;
 
-    private final Attachment attachment;
+    final Attachment attachment;
     private final MemorySegment entry;
     private final Word events;
     private final Word handed;
@@ -103,13 +103,13 @@ public final class SharedMutex implements Lock {
 
     // Written by whoever holds the lock. Read by others, too, who then only learn that it is not theirs.
     // Numbers, not objects: storing a reference costs the collector's barriers, and a fence once the mutex is old.
-    private long holder; // a thread's id, TOKEN or 0
+    long holder; // a thread's id, TOKEN or 0
     private int holds;
     private boolean ownerDied;
     private long last; // the thread that was introduced last
 
-    // What a StackOverflowError cut off, for the guardian to finish.
-    private volatile int unreleased; // what owner is to hold, FREE or ABANDONED, or 0
+    // What an error such as StackOverflowError cut off, for the guardian to finish.
+    volatile int unreleased; // what owner is to hold, FREE or ABANDONED, or 0
     private volatile boolean unwoken;
 
     private volatile Line line; // of those who wait without a thread of the kernel's; made when there is one
@@ -143,7 +143,9 @@ public final class SharedMutex implements Lock {
     public void lock() {
         Thread me = Thread.currentThread();
         lock(me, false);
-        tell(me);
+        if (ownerDied) {
+            tell(me);
+        }
     }
 
     private void lock(Object taker, boolean recovering) {
@@ -186,7 +188,9 @@ public final class SharedMutex implements Lock {
         if (!obtain(taker)) {
             return false;
         }
-        tell(taker);
+        if (ownerDied) {
+            tell(taker);
+        }
         return true;
     }
 
@@ -271,7 +275,9 @@ public final class SharedMutex implements Lock {
         } catch (IllegalStateException e) {
             throw closedOr(e);
         }
-        tell(taker);
+        if (ownerDied) {
+            tell(taker);
+        }
         return true;
     }
 
@@ -293,10 +299,40 @@ public final class SharedMutex implements Lock {
         try {
             acquired(words, taker, id);
             return true;
-        } catch (StackOverflowError e) {
-            holder = 0;
-            unreleased = owner == Layout.ABANDONED ? owner : Layout.FREE; // no call is possible here
-            attachment.unfinished = true;
+        } catch (Error e) {
+            if (!(e instanceof InternalError)) { // the stack or the memory has ended: no call is possible here
+                holder = 0;
+                unreleased = Layout.FREE;
+                attachment.unfinished = true;
+            }
+            throw e;
+        }
+    }
+
+    /** The same with an abandoned lock, of which the taker is told. */
+    private boolean inherit(Object taker, int id, boolean warns) {
+        long last = Word.loadLong(entry, Layout.E_HOLDER);
+        if (!Word.cas(entry, Layout.E_OWNER, Layout.ABANDONED, id)) {
+            return false;
+        }
+        try {
+            acquired(entry, taker, id);
+            ownerDied = true;
+            if (taker instanceof Hold hold) {
+                hold.acquired(loadFence(), true);
+            }
+            Word.storePlain(entry, Layout.E_RECOVERED, Word.loadPlain(entry, Layout.E_RECOVERED) + 1);
+            Failpoint.after("lock: told");
+            if (warns) {
+                attachment.defer(new Warning(last)); // to say who it was takes 0.1 ms, and lock() is waited for
+            }
+            return true;
+        } catch (Error e) {
+            if (!(e instanceof InternalError)) {
+                holder = 0;
+                unreleased = Layout.ABANDONED;
+                attachment.unfinished = true;
+            }
             throw e;
         }
     }
@@ -333,12 +369,16 @@ public final class SharedMutex implements Lock {
         holder = taker == me ? thread : TOKEN;
         holds = 1;
         ownerDied = false;
-        Word.storeLong(words, Layout.E_FENCE, Word.loadLongPlain(words, Layout.E_FENCE) + 1);
+        long fence = Word.loadLongPlain(words, Layout.E_FENCE) + 1;
+        Word.storeLong(words, Layout.E_FENCE, fence);
         Word.storeLong(words, Layout.E_HOLDER, (long) id << 32 | thread & 0xffff_ffffL);
         Word.storePlain(words, Layout.E_SINCE, attachment.clock);
         if (last != thread) {
             last = thread;
             attachment.introduce(me);
+        }
+        if (taker != me) {
+            ((Hold) taker).acquired(fence, false);
         }
     }
 
@@ -376,17 +416,7 @@ public final class SharedMutex implements Lock {
             if (strict && !recovering) {
                 return Outcome.REFUSED;
             }
-            long stamp = Word.loadLong(entry, Layout.E_HOLDER);
-            if (!acquire(entry, owner, taker, id)) {
-                return Outcome.AGAIN;
-            }
-            ownerDied = true;
-            Word.storePlain(entry, Layout.E_RECOVERED, Word.loadPlain(entry, Layout.E_RECOVERED) + 1);
-            Failpoint.after("lock: told");
-            if (handler == null && !recovering) {
-                attachment.defer(() -> warnOfDeath(stamp)); // to say who it was takes 0.1 ms, and lock() is waited for
-            }
-            return Outcome.TAKEN;
+            return inherit(taker, id, handler == null && !recovering) ? Outcome.TAKEN : Outcome.AGAIN;
         }
         if (Layout.isReserved(owner)) {
             int heir = Layout.reservedFor(owner);
@@ -707,8 +737,18 @@ public final class SharedMutex implements Lock {
                 reported = false;
             } else if (!reported && hasStoodFor(stuckAfter)) {
                 reported = true;
-                LOG.log(Level.WARNING, "lock \"{0}\" of {1} has not moved for {2} ms: {3}", Printable.of(name),
-                        Printable.of(attachment.path()), (System.nanoTime() - since) / 1_000_000, state());
+                report((System.nanoTime() - since) / 1_000_000);
+            }
+        }
+
+        private void report(long millis) {
+            String state = state();
+            Runnable report = () -> LOG.log(Level.WARNING, "lock \"{0}\" of {1} has not moved for {2} ms: {3}",
+                    Printable.of(name), Printable.of(attachment.path()), millis, state);
+            if (Reactor.isCurrent()) {
+                attachment.defer(report); // a log may block
+            } else {
+                report.run();
             }
         }
 
@@ -804,15 +844,25 @@ public final class SharedMutex implements Lock {
         return ownerDied;
     }
 
-    private void warnOfDeath(long stamp) {
-        String last;
-        try {
-            last = lastOwner(stamp);
-        } catch (IllegalStateException closedMeanwhile) {
-            last = "its last owner died with it; who it was is unknown, as the file is closed";
+    /** Says whom the lock was left by. A class, not a lambda: that would be linked under the lock, which may fail. */
+    private final class Warning implements Runnable {
+        private final long stamp;
+
+        Warning(long stamp) {
+            this.stamp = stamp;
         }
-        LOG.log(Level.WARNING, "lock \"{0}\" of {1}: {2}. What it protects may be half written: see ownerDied() and"
-                + " onOwnerDeath()", Printable.of(name), Printable.of(attachment.path()), last);
+
+        @Override
+        public void run() {
+            String last;
+            try {
+                last = lastOwner(stamp);
+            } catch (IllegalStateException closedMeanwhile) {
+                last = "its last owner died with it; who it was is unknown, as the file is closed";
+            }
+            LOG.log(Level.WARNING, "lock \"{0}\" of {1}: {2}. What it protects may be half written: see ownerDied() and"
+                    + " onOwnerDeath()", Printable.of(name), Printable.of(attachment.path()), last);
+        }
     }
 
     OwnerDiedException refused() {
@@ -851,11 +901,14 @@ public final class SharedMutex implements Lock {
         release(me);
     }
 
-    void release(Object taker) {
+    private void release(Object taker) {
         release(taker, Layout.FREE);
     }
 
-    private void release(Object taker, int state) {
+    void release(Object taker, int state) {
+        if (taker instanceof Hold hold) {
+            hold.isReleasing = true;
+        }
         MemorySegment words = entry; // as in take
         boolean released = false;
         try {
@@ -887,13 +940,15 @@ public final class SharedMutex implements Lock {
         } catch (IllegalStateException e) {
             // Closed meanwhile: then the closer gives back what this process holds, and wakes.
             throw closedOr(e);
-        } catch (StackOverflowError e) {
-            if (!released) {
-                holder = 0;
-                unreleased = state;
+        } catch (Error e) {
+            if (!(e instanceof InternalError)) {
+                if (!released) {
+                    holder = 0;
+                    unreleased = state;
+                }
+                unwoken = true;
+                attachment.unfinished = true;
             }
-            unwoken = true;
-            attachment.unfinished = true;
             throw e;
         }
         if (attachment.id == 0) {
@@ -955,7 +1010,7 @@ public final class SharedMutex implements Lock {
         Futex.SYSTEM.wake(handed, Futex.ALL); // the heir, and nobody else
     }
 
-    /** What a StackOverflowError cut off in a lock of a file; the guardian has it called. */
+    /** What an error cut off in a lock of a file; the guardian has it called. */
     static void finish(Object lock) {
         if (lock instanceof SharedMutex mutex) {
             mutex.finish();
@@ -991,8 +1046,10 @@ public final class SharedMutex implements Lock {
     public Hold acquire() {
         Hold hold = new Hold(this);
         lock(hold, false);
-        tell(hold);
-        return issued(hold);
+        if (ownerDied) {
+            tell(hold);
+        }
+        return hold;
     }
 
     /**
@@ -1003,7 +1060,8 @@ public final class SharedMutex implements Lock {
      */
     public Optional<Hold> tryAcquire() {
         Hold hold = new Hold(this);
-        return attempt(hold) ? Optional.of(issued(hold)) : Optional.empty();
+        Optional<Hold> had = Optional.of(hold); // before: nothing may fail once it has the lock
+        return attempt(hold) ? had : Optional.empty();
     }
 
     /**
@@ -1020,7 +1078,7 @@ public final class SharedMutex implements Lock {
         if (!within(hold, nanos(timeout), TimeUnit.NANOSECONDS)) {
             throw timedOut(timeout);
         }
-        return issued(hold);
+        return hold;
     }
 
     /**
@@ -1042,6 +1100,7 @@ public final class SharedMutex implements Lock {
      * {@link #lock} throws.
      *
      * @param executor completes the future, unless it is complete at once, and runs the handler of {@link #onOwnerDeath};
+     *     to submit to it must not block, which would hold up others, too;
      *     where it refuses to, the future fails with its {@link RejectedExecutionException} in a thread of its own. A lock
      *     that it does not come to take up is offered to others after 10 ms
      * @return the token, sooner or later
@@ -1076,11 +1135,16 @@ public final class SharedMutex implements Lock {
         Objects.requireNonNull(executor, "executor");
         Headroom.require();
         Hold hold = new Hold(this);
+        CompletableFuture<Hold> future = new CompletableFuture<>();
         try {
             Line waiting = line;
             if ((waiting == null || waiting.isEmpty()) && obtain(hold)) {
-                return ownerDied && handler != null
-                        ? completeOn(executor, hold) : CompletableFuture.completedFuture(issued(hold));
+                if (ownerDied && handler != null) {
+                    completeOn(executor, future, hold);
+                } else {
+                    future.complete(hold);
+                }
+                return future;
             }
             if (timeout != null && !timeout.isPositive()) {
                 return CompletableFuture.failedFuture(timedOut(timeout));
@@ -1092,15 +1156,13 @@ public final class SharedMutex implements Lock {
         return line().request(hold, deadline, timeout, executor);
     }
 
-    private CompletableFuture<Hold> completeOn(Executor executor, Hold hold) {
-        CompletableFuture<Hold> future = new CompletableFuture<>();
+    private void completeOn(Executor executor, CompletableFuture<Hold> future, Hold hold) {
         try {
             executor.execute(() -> complete(future, hold));
         } catch (RuntimeException | Error refused) {
             giveBack(hold);
             throw refused;
         }
-        return future;
     }
 
     /** The lock is the token's. */
@@ -1111,7 +1173,7 @@ public final class SharedMutex implements Lock {
             future.completeExceptionally(failure); // the lock is abandoned again
             return;
         }
-        if (!future.complete(issued(hold))) {
+        if (!future.complete(hold)) {
             hold.close(); // given up meanwhile
         }
     }
@@ -1181,11 +1243,6 @@ public final class SharedMutex implements Lock {
         });
     }
 
-    private Hold issued(Hold hold) {
-        hold.acquired(loadFence(), ownerDied);
-        return hold;
-    }
-
     // ---- to look at ----
 
     /**
@@ -1219,7 +1276,13 @@ public final class SharedMutex implements Lock {
      * @return the memory, of {@link LockInfo#payloadBytes} bytes, its start a multiple of 64
      */
     public MemorySegment payload() {
-        return attachment.payload(number);
+        try {
+            return attachment.payload(number);
+        } catch (InternalError e) {
+            throw lost(e);
+        } catch (IllegalStateException e) {
+            throw closedOr(e);
+        }
     }
 
     /**

@@ -13,6 +13,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.fermata.internal.Layout;
+import dev.fermata.internal.Word;
 import dev.fermata.testing.Kernel;
 import dev.fermata.testing.LockPath;
 import dev.fermata.testing.Waiter;
@@ -456,10 +457,45 @@ class SharedMutexTest {
     @Test
     @Tag("slow")
     void theEndOfTheStackLeavesTheMutexHeldByNobody() throws Exception {
+        atTheEndOfTheStack(() -> {
+            mutex.lock();
+            mutex.unlock();
+        });
+    }
+
+    @Test
+    @Tag("slow")
+    void theEndOfTheStackLeavesTheMutexHeldByNobodyAsAToken() throws Exception {
+        atTheEndOfTheStack(() -> mutex.acquire().close());
+    }
+
+    @Test
+    @Tag("slow")
+    void theEndOfTheStackLeavesAnAbandonedMutexHeldByNobody() throws Exception {
+        mutex.lock();
+        mutex.unlock();
+        atTheEndOfTheStack(() -> {
+            Word.cas(mutex.memory(), Layout.E_OWNER, Layout.FREE, Layout.ABANDONED);
+            if (mutex.tryLock()) {
+                mutex.unlock();
+            }
+        });
+    }
+
+    @Test
+    @Tag("slow")
+    void theEndOfTheStackIsNotTheEndOfMakingLocks() throws Exception {
+        AtomicInteger names = new AtomicInteger();
+        atTheEndOfTheStack(() -> file.mutex("name" + names.incrementAndGet() % 500));
+        file.mutex("new");
+    }
+
+    /** Does it at each depth from which nothing deeper can be reached; after each time the mutex can be had. */
+    private void atTheEndOfTheStack(Runnable action) throws Exception {
         AtomicInteger cutOff = new AtomicInteger();
-        for (int round = 0; round < 12; round++) {
+        for (int round = 0; round < 6; round++) {
             int depth = round;
-            Thread thread = new Thread(null, () -> shift(depth, cutOff), "deep", 256 * 1024);
+            Thread thread = new Thread(null, () -> shift(depth, action, cutOff), "deep", 256 * 1024);
             thread.start();
             thread.join();
             assertTrue(mutex.tryLock(20, TimeUnit.SECONDS), mutex::toString);
@@ -469,13 +505,13 @@ class SharedMutexTest {
     }
 
     /** The same at other distances from the end of the stack. */
-    private void shift(int n, AtomicInteger cutOff) {
+    private void shift(int n, Runnable action, AtomicInteger cutOff) {
         if (n > 0) {
-            shift(n - 1, cutOff);
+            shift(n - 1, action, cutOff);
             return;
         }
         try {
-            dive(cutOff);
+            dive(action, cutOff);
         } finally {
             if (mutex.isHeldByCurrentThread()) {
                 mutex.unlock(); // the call to unlock itself was cut off, as a caller can see
@@ -483,21 +519,14 @@ class SharedMutexTest {
         }
     }
 
-    /** Locks and unlocks at each depth from which nothing deeper can be reached. */
-    private void dive(AtomicInteger cutOff) {
+    private void dive(Runnable action, AtomicInteger cutOff) {
         try {
-            dive(cutOff);
+            dive(action, cutOff);
         } catch (StackOverflowError end) {
             // here it is
         }
         try {
-            mutex.lock();
-        } catch (StackOverflowError end) {
-            cutOff.incrementAndGet();
-            return;
-        }
-        try {
-            mutex.unlock();
+            action.run();
         } catch (StackOverflowError end) {
             cutOff.incrementAndGet();
         }

@@ -240,7 +240,12 @@ public final class Attachment {
     void finishLocks() {
         if (unfinished) {
             unfinished = false; // first: what is cut off now is for the next time
-            locks.values().forEach(finisher);
+            try {
+                locks.values().forEach(finisher);
+            } catch (RuntimeException | Error failure) {
+                unfinished = true;
+                throw failure;
+            }
         }
     }
 
@@ -259,17 +264,25 @@ public final class Attachment {
             return number;
         }
         check();
+        Headroom.require();
         insertion.lock(); // so that a participant has no more than one entry in hand
+        try {
+            return insertInTurn(name, found, new Directory.Parameters(type, flags, payload));
+        } finally {
+            insertion.unlock();
+        }
+    }
+
+    private int insertInTurn(String name, Directory.Name found, Directory.Parameters parameters) {
         boolean first = awaitTurn();
         try {
-            return directory.insert(found, new Directory.Parameters(type, flags, payload), participant);
+            return directory.insert(found, parameters, participant);
         } catch (Directory.FullException full) {
             throw new LockFileFullException(path, name, full.getMessage());
         } finally {
             if (first) {
                 NativeCalls.SYSTEM.ofdLock(fd, Layout.BYTE_I, 1, NativeCalls.OFD_UNLOCK);
             }
-            insertion.unlock();
         }
     }
 

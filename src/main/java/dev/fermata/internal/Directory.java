@@ -185,7 +185,11 @@ final class Directory {
     }
 
     long payloadSize(int number) {
-        return Word.loadLong(memory, entry(number) + Layout.E_PAYLOAD);
+        long size = Word.loadLong(memory, entry(number) + Layout.E_PAYLOAD);
+        if (size != 0) {
+            payloadOffset(number, size); // an impossible one is damage
+        }
+        return size;
     }
 
     /** The bytes that the lock protects. */

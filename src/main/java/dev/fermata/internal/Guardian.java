@@ -82,8 +82,8 @@ final class Guardian {
     Guardian(Path path, Settings settings) {
         this.path = path;
         this.settings = settings;
-        this.thread = Thread.ofPlatform().daemon().name("fermata-guardian " + path).unstarted(this::run);
-        this.hook = Thread.ofPlatform().name("fermata-detach " + path).unstarted(this::exit);
+        this.thread = Thread.ofPlatform().daemon().name("fermata-guardian " + Printable.of(path)).unstarted(this::run);
+        this.hook = Thread.ofPlatform().name("fermata-detach " + Printable.of(path)).unstarted(this::exit);
     }
 
     CompletableFuture<Attachment> start() {
@@ -301,7 +301,7 @@ final class Guardian {
         participants.introduce(slot, Layout.generation(cell), settings.label());
         Failpoint.after("attach: introduced");
         attachment = new Attachment(path, settings, header, fd, status, participant, this);
-        thread.setName("fermata-guardian " + path + " slot " + slot);
+        thread.setName("fermata-guardian " + Printable.of(path) + " slot " + slot);
         releaseA();
         Failpoint.after("attach: A released");
         try {
@@ -507,7 +507,7 @@ final class Guardian {
                 nextLook = System.nanoTime() + LOOK;
                 look(cells);
             }
-            await(cells, unsure ? TURN : LOOK);
+            await(cells, unsure ? TURN : nextLook - System.nanoTime());
         } catch (DamagedMappingException damaged) {
             attachment.damaged(damaged);
         } catch (InternalError lost) {

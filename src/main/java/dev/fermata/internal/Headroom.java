@@ -7,12 +7,12 @@ package dev.fermata.internal;
  */
 public final class Headroom {
     /** Times some 150 bytes of compiled code, or 400 of interpreted. */
-    private static final int FRAMES = 64;
+    private static final int FRAMES = 128;
 
     private Headroom() {
     }
 
-    /** @throws StackOverflowError if there is less than about 10 KiB */
+    /** @throws StackOverflowError if there is less than about 20 KiB */
     public static void require() {
         dig(FRAMES, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12);
     }
