@@ -124,7 +124,7 @@ class AsyncTest {
 
     @Test
     void aCancelRacesWithTheGrant() throws Exception {
-        for (int i = 0; i < 2000; i++) {
+        for (int i = 0; i < 500; i++) {
             mutex.lock();
             CompletableFuture<Hold> asked = mutex.lockAsync(executor);
             CompletableFuture<Hold> next = mutex.lockAsync(executor);

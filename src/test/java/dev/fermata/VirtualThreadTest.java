@@ -182,7 +182,7 @@ class VirtualThreadTest {
 
     @Test
     void anInterruptRacesWithTheGrant() throws Exception {
-        for (int i = 0; i < 2000; i++) {
+        for (int i = 0; i < 500; i++) {
             mutex.lock();
             Virtual<Boolean> waiter = new Virtual<>(() -> {
                 try {
