@@ -23,7 +23,8 @@ die() {
 
 # Prints the comment at the head of the script for --help, and ends with code 2 at an argument that is not among those
 # listed: flags, and options with the values that they take, such as "--mode mutex|spin", "--rounds 0|N" (N is a number
-# from 1 on) or "--output FILE" (anything). "--mode=spin" is the same as "--mode spin".
+# from 1 on), "--mixed [N]" (it may be left out) or "--output FILE" (anything). "--mode=spin" is the same as
+# "--mode spin".
 arguments() { # OPTION… -- ARGUMENT…
     local -A values=()
     local option value pattern expected
@@ -43,7 +44,10 @@ arguments() { # OPTION… -- ARGUMENT…
         value=${values[$option]# }
         if [ -z "$value" ]; then
             [ "$1" = "$option" ] || die "$option takes no value, found '$1'; see --help"
+        elif [ "$value" = "[N]" ] && [ "$1" = "$option" ] && [[ ${2:---} = --* ]]; then
+            : # left out
         else
+            value=${value//[\[\]]/}
             expected=${value/N/a number from 1 on}
             expected=${expected//|/ or }
             if [ "$1" = "$option" ]; then
