@@ -251,7 +251,8 @@ public final class Mixed implements Callable<Integer> {
             while (true) {
                 String answer = answers.poll(LIMIT, TimeUnit.SECONDS);
                 if (answer == null) {
-                    throw new StalledException("no answer to " + step + " of pid " + child.pid() + " within " + LIMIT + " s");
+                    throw new StalledException(
+                            "no answer to " + step + " of pid " + child.pid() + " within " + LIMIT + " s");
                 } else if (answer.equals(step)) {
                     return;
                 } else {
