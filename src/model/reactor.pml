@@ -25,7 +25,7 @@
 //
 // Whenever nothing can move, everybody has had the lock or has left, it is free, and nothing is registered.
 //
-// verify: quick pass -DCANCELS=0
+// verify: quick pass -DCANCELS=0 -DWITHDRAWALS=0
 // verify: full  pass
 // verify: full  pass -DCANCELS=2 -DWITHDRAWALS=0
 // verify: full  pass -DW=3 -DCANCELS=0 -DWITHDRAWALS=0
@@ -38,7 +38,7 @@
 //   WITHDRAWQUIET  who withdraws an offer wakes nobody
 //   REFUSELATE     an offer is taken without a look at whether it was withdrawn
 //
-// verify: quick fail -DNOPASS
+// verify: full  fail -DNOPASS
 // verify: full  fail -DLATECONTROL
 // verify: quick fail -DLATELEAVE
 // verify: quick fail -DBLINDOFFER

@@ -269,8 +269,8 @@ class FailpointTest {
 
     @ParameterizedTest
     @CsvSource({"lock: registered,virtually try", "lock: registered#2,request", "lock: heir,request",
-        "lock: heir,virtually try", "reactor: asleep,virtually try", "reactor: asleep#3,request",
-        "leave: resigned,request", "leave: resigned,virtually try", "leave: registered,virtually try"})
+        "reactor: asleep,virtually try", "reactor: asleep#3,request", "leave: resigned,virtually try",
+        "leave: registered,request"})
     void inWaitingWithoutAThreadOfItsOwn(String step, String way) throws Exception {
         open();
         mutex.lock();

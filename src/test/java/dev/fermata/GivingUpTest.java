@@ -266,6 +266,8 @@ class GivingUpTest {
      */
     private final class Race {
         private long gap = 50_000; // from the interrupt to the unlock, in ns
+        private long step = 2_000;
+        private boolean tookBefore;
         int taken;
         int interrupted;
 
@@ -281,7 +283,9 @@ class GivingUpTest {
                 mutex.unlock();
             }
             boolean took = waiter.tookIt();
-            gap += took ? 2_000 : -2_000;
+            step = took == tookBefore ? Math.min(2 * step, 500_000) : 2_000; // back to where the two meet
+            tookBefore = took;
+            gap += took ? step : -step;
             if (took) {
                 taken++;
             } else {

@@ -13,7 +13,6 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.fermata.internal.Layout;
-import dev.fermata.internal.Word;
 import dev.fermata.testing.Kernel;
 import dev.fermata.testing.LockPath;
 import dev.fermata.testing.Waiter;
@@ -452,83 +451,5 @@ class SharedMutexTest {
     @Test
     void thereAreNoConditionsYet() {
         assertThrows(UnsupportedOperationException.class, mutex::newCondition);
-    }
-
-    @Test
-    @Tag("slow")
-    void theEndOfTheStackLeavesTheMutexHeldByNobody() throws Exception {
-        atTheEndOfTheStack(() -> {
-            mutex.lock();
-            mutex.unlock();
-        });
-    }
-
-    @Test
-    @Tag("slow")
-    void theEndOfTheStackLeavesTheMutexHeldByNobodyAsAToken() throws Exception {
-        atTheEndOfTheStack(() -> mutex.acquire().close());
-    }
-
-    @Test
-    @Tag("slow")
-    void theEndOfTheStackLeavesAnAbandonedMutexHeldByNobody() throws Exception {
-        mutex.lock();
-        mutex.unlock();
-        atTheEndOfTheStack(() -> {
-            Word.cas(mutex.memory(), Layout.E_OWNER, Layout.FREE, Layout.ABANDONED);
-            if (mutex.tryLock()) {
-                mutex.unlock();
-            }
-        });
-    }
-
-    @Test
-    @Tag("slow")
-    void theEndOfTheStackIsNotTheEndOfMakingLocks() throws Exception {
-        AtomicInteger names = new AtomicInteger();
-        atTheEndOfTheStack(() -> file.mutex("name" + names.incrementAndGet() % 500));
-        file.mutex("new");
-    }
-
-    /** Does it at each depth from which nothing deeper can be reached; after each time the mutex can be had. */
-    private void atTheEndOfTheStack(Runnable action) throws Exception {
-        AtomicInteger cutOff = new AtomicInteger();
-        for (int round = 0; round < 6; round++) {
-            int depth = round;
-            Thread thread = new Thread(null, () -> shift(depth, action, cutOff), "deep", 256 * 1024);
-            thread.start();
-            thread.join();
-            assertTrue(mutex.tryLock(20, TimeUnit.SECONDS), mutex::toString);
-            mutex.unlock();
-        }
-        assertTrue(cutOff.get() > 0);
-    }
-
-    /** The same at other distances from the end of the stack. */
-    private void shift(int n, Runnable action, AtomicInteger cutOff) {
-        if (n > 0) {
-            shift(n - 1, action, cutOff);
-            return;
-        }
-        try {
-            dive(action, cutOff);
-        } finally {
-            if (mutex.isHeldByCurrentThread()) {
-                mutex.unlock(); // the call to unlock itself was cut off, as a caller can see
-            }
-        }
-    }
-
-    private void dive(Runnable action, AtomicInteger cutOff) {
-        try {
-            dive(action, cutOff);
-        } catch (StackOverflowError end) {
-            // here it is
-        }
-        try {
-            action.run();
-        } catch (StackOverflowError end) {
-            cutOff.incrementAndGet();
-        }
     }
 }

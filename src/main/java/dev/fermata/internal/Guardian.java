@@ -76,6 +76,7 @@ final class Guardian {
     private MemorySegment addresses;
     private MemorySegment expected;
     private long nextLook;
+    private int looked; // how far from its own slot that of the last look was
     private int calls; // the control word, as of the last look
     private boolean unsure; // a death whose threads may still run: look again soon
 
@@ -608,16 +609,29 @@ final class Guardian {
             throw Directory.damaged("the file has %d bytes".formatted(size), Long.toString(header.fileSize()));
         }
         directory.requireWhole();
-        for (int s = 0; s < cells.length; s++) {
-            // Cell first, byte second: whoever is there holds it for longer than the cell says so.
-            if (s != slot && Layout.lifeline(cells[s]) != 0 && !Layout.isDied(cells[s]) && attachment.isByteFree(s)) {
-                participants.cas(s, cells[s], Layout.cell(Layout.generation(cells[s]), Layout.DEAD));
-                unsure = true;
-            }
-        }
+        lookAtNext(cells);
         if (participants.cell(slot) != cell) {
             throw Directory.damaged("this participant's cell holds 0x%x".formatted(participants.cell(slot)),
                     "0x%x".formatted(cell));
+        }
+    }
+
+    /**
+     * Is the next participant there, who says so? One in each look, of all guardians each another: a call for each of them
+     * from each guardian would be thousands a second.
+     */
+    private void lookAtNext(long[] cells) {
+        for (int i = 0; i < cells.length; i++) {
+            looked = (looked + 1) % cells.length;
+            int s = (slot + looked) % cells.length;
+            if (s != slot && Layout.lifeline(cells[s]) != 0 && !Layout.isDied(cells[s])) {
+                // Cell first, byte second: whoever is there holds it for longer than the cell says so.
+                if (attachment.isByteFree(s)) {
+                    participants.cas(s, cells[s], Layout.cell(Layout.generation(cells[s]), Layout.DEAD));
+                    unsure = true;
+                }
+                return;
+            }
         }
     }
 
