@@ -34,6 +34,12 @@ import java.util.function.Supplier;
  * <p>A process's death, in any way, is noticed by the others within milliseconds: its slot is taken back and its locks
  * become abandoned, see {@link SharedMutex}. If it was the last one, the next who opens the file does that.
  *
+ * <p>Threads. A guardian for each open file, which is a daemon and ends with {@link #close}. Where virtual threads or
+ * asynchronous requests wait for locks, daemons named {@code fermata-reactor} wait for them, for all files; one that had
+ * nothing to do for ten seconds ends. When the JVM exits, a hook detaches the process, unless it holds locks: then its end
+ * is a death, as if it had been killed. The classes, the shim included, belong to the class loader that loaded them: close
+ * every file before it is given up.
+ *
  * <p>Safe for use by several threads.
  */
 public final class LockFile implements AutoCloseable {

@@ -234,44 +234,11 @@ class FailpointTest {
 
     /** The lock's holder is here, and so is another waiter. */
     @ParameterizedTest
-    @ValueSource(strings = {"lock: registered", "lock: registered#2", "lock: asleep", "lock: asleep#2", "lock: heir",
-        "leave: resigned", "leave: registered"})
-    void inWaiting(String step) throws Exception {
-        open();
-        mutex.lock();
-        try (LockPeer victim = victim(step)) {
-            dies(victim, openStep(), "try m 20");
-        }
-        Waiter<Boolean> other = waiter();
-        mutex.unlock();
-        assertFalse(other.result());
-        goesOn(false);
-    }
-
-    /** The victim is woken by the unlock, or handed the lock, and dies; another waiter sleeps on. */
-    @ParameterizedTest
-    @ValueSource(strings = {"lock: taken", "lock: inherited"})
-    void inGettingTheLockAfterWaiting(String step) throws Exception {
-        open();
-        mutex.lock();
-        try (LockPeer victim = victim(step)) {
-            victim.tell(openStep());
-            victim.expect("opened");
-            victim.tell("lock m");
-            SharedMutexTest.awaitHeir(mutex);
-            Waiter<Boolean> other = waiter();
-            mutex.unlock();
-            victim.awaitDeath();
-            assertTrue(other.result());
-        }
-        goesOn(false);
-    }
-
-    @ParameterizedTest
-    @CsvSource({"lock: registered,virtually try", "lock: registered#2,request", "lock: heir,request",
-        "reactor: asleep,virtually try", "reactor: asleep#3,request", "leave: resigned,virtually try",
-        "leave: registered,request"})
-    void inWaitingWithoutAThreadOfItsOwn(String step, String way) throws Exception {
+    @CsvSource({"lock: registered,try", "lock: registered#2,try", "lock: asleep,try", "lock: asleep#2,try", "lock: heir,try",
+        "leave: resigned,try", "leave: registered,try", "lock: registered,virtually try", "lock: registered#2,request",
+        "lock: heir,request", "reactor: asleep,virtually try", "reactor: asleep#3,request",
+        "leave: resigned,virtually try", "leave: registered,request"})
+    void inWaiting(String step, String way) throws Exception {
         open();
         mutex.lock();
         try (LockPeer victim = victim(step)) {
@@ -283,11 +250,11 @@ class FailpointTest {
         goesOn(false);
     }
 
-    /** The victim's reactor has the lock, and dies before anybody has taken it up. */
+    /** The victim is woken by the unlock, or handed the lock, and dies; another waiter sleeps on. */
     @ParameterizedTest
-    @CsvSource({"lock: taken,virtually lock m", "lock: inherited,request m 60000", "line: offered,virtually lock m",
-        "line: offered,request m 60000"})
-    void inBeingOfferedTheLock(String step, String way) throws Exception {
+    @CsvSource({"lock: taken,lock m", "lock: inherited,lock m", "lock: taken,virtually lock m",
+        "lock: inherited,request m 60000", "line: offered,virtually lock m", "line: offered,request m 60000"})
+    void inGettingTheLockAfterWaiting(String step, String way) throws Exception {
         open();
         mutex.lock();
         try (LockPeer victim = victim(step)) {
