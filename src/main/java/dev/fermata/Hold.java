@@ -64,6 +64,7 @@ public final class Hold implements AutoCloseable {
      *
      * @throws LockFileReplacedException if the file was deleted or replaced meanwhile; the lock is released all the same
      * @throws DamagedMappingException if the file was truncated or damaged
+     * @throws LockFileClosedException if the file was closed meanwhile; the lock is abandoned then
      */
     @Override
     public void close() {

@@ -291,8 +291,8 @@ public final class LockFile implements AutoCloseable {
     }
 
     /**
-     * The mutex of a name, made if there is none, without payload. For one name always the same object, until the last
-     * handle is closed.
+     * The mutex of a name, made if there is none, without payload, and for good: what a name stands for never changes. Only
+     * to look, use {@link #find}. For one name always the same object, until the last handle is closed.
      *
      * @param name 1 to 255 bytes in UTF-8, compared byte by byte; no NUL
      * @return the mutex

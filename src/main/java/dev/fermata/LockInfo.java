@@ -13,7 +13,7 @@ import java.util.Optional;
  * @param state what its owner word says
  * @param owner who holds it, or is dead and still in the word
  * @param thread the owner's thread, and whether it has ended, as seen once a second, or empty
- * @param since since when it is held, within two seconds, or {@code null}
+ * @param since since when it is held, within two seconds; {@code null} if it is not
  * @param acquisitions how often it was acquired; the fencing token of the last acquisition
  * @param contended how often it was not free at once
  * @param slept how often it was slept for

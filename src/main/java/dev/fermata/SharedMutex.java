@@ -801,7 +801,8 @@ public final class SharedMutex implements Lock {
      * it and before {@code lock} returns. It may do what a holder may, but for releasing the lock, and re-enter it, also
      * where a {@link Hold} is acquired. If it throws, the lock stays abandoned, {@code lock} throws the same, and the
      * next one is told; if it has released the lock, {@code lock} throws {@link IllegalMonitorStateException}, and the lock
-     * is not held even if the handler has taken it again. In this process only; the last handler that was set counts.
+     * is not held even if the handler has taken it again. In this process only; the last handler that was set counts. A
+     * strict lock does not ask it, nor does {@link #recover}.
      *
      * @param handler what to do, or {@code null} to log a warning
      */
@@ -876,7 +877,9 @@ public final class SharedMutex implements Lock {
             return "its last owner died with it";
         }
         Participant last = attachment.participants().describe(id);
-        return "its last owner %s: %s, %s".formatted(last.alive() ? "could not repair it" : "died with it", last,
+        return "its last owner %s: %s, %s".formatted(last.alive() ? "could not repair it"
+                : last.pid() == ProcessHandle.current().pid() ? "left it behind" // this process closed the file, or a copy
+                : "died with it", last,
                 attachment.participants().describeThread(last.slot(), stamp & 0xffff_ffffL));
     }
 
@@ -1038,7 +1041,8 @@ public final class SharedMutex implements Lock {
     // ---- hold ----
 
     /**
-     * Takes the mutex for the holder of a token, waiting for as long as it takes. Acquire.
+     * Takes the mutex for the holder of a token, waiting for as long as it takes. Acquire. Not re-entrant: a thread that
+     * holds the mutex already, in whatever way, waits for itself.
      *
      * @return the token; closing it releases the lock
      * @throws OwnerDiedException if the last owner died with it and it is strict
@@ -1095,7 +1099,9 @@ public final class SharedMutex implements Lock {
      * process, and takes turns with all others who wait. Acquire, for whoever gets the token.
      *
      * <p>To cancel the future, or to complete it in another way, gives up: nothing of the request stays. A token that comes
-     * too late for it is closed. The future fails with {@link OwnerDiedException} where the lock is strict and its last owner
+     * too late for it is closed. Cancel this future itself: what is derived from it does not pass that on, and a token that
+     * nobody takes stays open; {@link #withLock} sees to both. A token is not re-entrant: who has one, and waits for
+     * another of the same mutex, waits for himself. The future fails with {@link OwnerDiedException} where the lock is strict and its last owner
      * died with it, with {@link LockFileClosedException} where the file is closed meanwhile, and with whatever else
      * {@link #lock} throws.
      *
@@ -1192,7 +1198,8 @@ public final class SharedMutex implements Lock {
     /**
      * Runs asynchronous work under the lock, which is released when the stage that the work returns is complete, in whatever
      * way, or when the work throws or returns {@code null}. The lock is had as by {@link #lockAsync(Executor)}; to cancel
-     * the future gives up waiting, but does not end work that has begun.
+     * the future gives up waiting, but does not end work that has begun. Not re-entrant. If the release fails, as the file
+     * was closed or damaged meanwhile, so does the future.
      *
      * @param <T> what comes of it
      * @param work starts it
@@ -1349,7 +1356,8 @@ public final class SharedMutex implements Lock {
                     known ? Optional.of(attachment.participants().describe(id)) : Optional.empty(),
                     known && !reserved && (int) (stamp >>> 32) == id
                             ? attachment.participants().describeThread(Layout.slot(id), stamp & 0xffff_ffffL) : "",
-                    Instant.ofEpochSecond(since), Word.loadLong(entry, Layout.E_FENCE),
+                    owner != Layout.FREE && owner != Layout.ABANDONED && !reserved ? Instant.ofEpochSecond(since) : null,
+                    Word.loadLong(entry, Layout.E_FENCE),
                     Word.loadLong(entry, Layout.E_CONTENDED), Word.loadLong(entry, Layout.E_SLEPT), recovered,
                     Duration.ofNanos(Word.loadLong(entry, Layout.E_LONGEST_WAIT)),
                     strict ? OwnerDeath.STRICT : OwnerDeath.GRANT, attachment.payloadSize(number));
@@ -1443,7 +1451,9 @@ public final class SharedMutex implements Lock {
 
     /** Who holds it, in one line. */
     private String state() {
-        return info() + (holder == TOKEN ? ", by a Hold of this process, whose close() releases it" : "");
+        String by = holder == TOKEN ? ", by a Hold of this process, whose close() releases it"
+                : holder == Thread.currentThread().threadId() ? ", which is this thread" : "";
+        return info() + by;
     }
 
     @Override
