@@ -6,6 +6,7 @@ import dev.fermata.internal.Failpoint;
 import dev.fermata.internal.Reactor;
 import java.time.Duration;
 import java.util.ArrayDeque;
+import java.util.List;
 import java.util.Queue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
@@ -112,22 +113,22 @@ final class Line implements Reactor.Client {
         }
     }
 
-    /** A future of a token; the executor completes it. */
-    CompletableFuture<Hold> request(Hold hold, long deadline, Duration timeout, Executor executor) {
-        Request request = new Request(hold, deadline, timeout, executor);
+    /** Waits for a token, with which the executor completes the future. */
+    void request(CompletableFuture<Hold> future, Hold hold, long deadline, Duration timeout, Executor executor) {
+        Request request = new Request(future, hold, deadline, timeout, executor);
+        future.whenComplete((granted, failure) -> leave(request)); // first: once it is in line, nothing may fail
         join(request);
-        request.future.whenComplete((granted, failure) -> leave(request));
-        return request.future;
     }
 
     /** One who asked for a token. */
     private final class Request extends Place implements Runnable {
-        private final CompletableFuture<Hold> future = new CompletableFuture<>();
+        private final CompletableFuture<Hold> future;
         private final Duration timeout;
         private final Executor executor;
 
-        Request(Hold hold, long deadline, Duration timeout, Executor executor) {
+        Request(CompletableFuture<Hold> future, Hold hold, long deadline, Duration timeout, Executor executor) {
             super(hold, false, deadline);
+            this.future = future;
             this.timeout = timeout;
             this.executor = executor;
         }
@@ -182,6 +183,7 @@ final class Line implements Reactor.Client {
                     begin(place);
                 } catch (RuntimeException | Error failure) { // out of memory, or of threads
                     unlink(place);
+                    place.state = State.LEFT;
                     throw failure;
                 }
             }
@@ -319,7 +321,9 @@ final class Line implements Reactor.Client {
             Reactor.Next next;
             do {
                 next = step();
-                rouse();
+                if (next != Reactor.Next.END) { // then another reactor may have begun
+                    rouse();
+                }
             } while (next == null);
             return next;
         } catch (RuntimeException | Error failure) {
@@ -441,6 +445,8 @@ final class Line implements Reactor.Client {
             first.before = place;
         }
         first = place;
+        nextDeadline = Deadline.first(nextDeadline, place.deadline);
+        place.isExpired = false;
         restUntil = now + place.grace; // the others are to have it first
         place.grace = Math.min(2 * place.grace, LONGEST_GRACE);
         mutex.giveBack(place.taker);
@@ -479,6 +485,7 @@ final class Line implements Reactor.Client {
     private void fail(Throwable failure) {
         SharedMutex.Wait done;
         Place untaken;
+        List<Place> roused;
         synchronized (this) {
             untaken = offered;
             offered = null;
@@ -491,8 +498,11 @@ final class Line implements Reactor.Client {
             }
             done = wait;
             wait = null;
-            reactor = null;
             begun = null;
+            failed = null;
+            roused = List.copyOf(rousing);
+            rousing.clear();
+            reactor = null;
         }
         try {
             if (untaken != null) {
@@ -502,8 +512,7 @@ final class Line implements Reactor.Client {
             mutex.failure(same); // which is what its taker is told
         }
         end(done);
-        failed = null;
-        rouse();
+        roused.forEach(Place::rouse);
     }
 
     private void fail(Place place, Throwable failure) {

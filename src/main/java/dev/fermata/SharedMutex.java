@@ -46,7 +46,8 @@ import java.util.function.Supplier;
  * in their order, as one waiter among the others.
  *
  * <p>A virtual thread that waits parks, and does not keep its carrier. {@link #lockAsync} and {@link #withLock} do not wait
- * at all. What was waited for while no carrier or executor's thread is free goes to others who want it after 10 ms.
+ * at all. A lock that is theirs while no carrier or executor's thread is free goes after 10 ms to others who want it, in other
+ * processes or threads of the kernel's; those behind in line wait on.
  *
  * <p>Death. The kernel marks a dead process, other processes see it within milliseconds, and the lock becomes
  * <em>abandoned</em>. Whoever acquires it next is told, once: by the {@linkplain #onOwnerDeath handler}, which runs under
@@ -1108,7 +1109,7 @@ public final class SharedMutex implements Lock {
      * @param executor completes the future, unless it is complete at once, and runs the handler of {@link #onOwnerDeath};
      *     to submit to it must not block, which would hold up others, too;
      *     where it refuses to, the future fails with its {@link RejectedExecutionException} in a thread of its own. A lock
-     *     that it does not come to take up is offered to others after 10 ms
+     *     that it does not come to take up goes after 10 ms to others who want it, but not to those behind in this line
      * @return the token, sooner or later
      */
     public CompletableFuture<Hold> lockAsync(Executor executor) {
@@ -1138,36 +1139,32 @@ public final class SharedMutex implements Lock {
     }
 
     private CompletableFuture<Hold> request(long deadline, Duration timeout, Executor executor) {
+        CompletableFuture<Hold> future = new CompletableFuture<>();
+        request(future, deadline, timeout, executor);
+        return future;
+    }
+
+    private void request(CompletableFuture<Hold> future, long deadline, Duration timeout, Executor executor) {
         Objects.requireNonNull(executor, "executor");
         Headroom.require();
         Hold hold = new Hold(this);
-        CompletableFuture<Hold> future = new CompletableFuture<>();
         try {
             Line waiting = line;
+            long until = deadline;
             if ((waiting == null || waiting.isEmpty()) && obtain(hold)) {
-                if (ownerDied && handler != null) {
-                    completeOn(executor, future, hold);
-                } else {
+                if (!ownerDied || handler == null) {
                     future.complete(hold);
+                    return;
                 }
-                return future;
-            }
-            if (timeout != null && !timeout.isPositive()) {
-                return CompletableFuture.failedFuture(timedOut(timeout));
+                giveBack(hold); // the handler runs where it is offered in line
+                until = timeout == null ? deadline : Math.max(deadline, System.nanoTime() + GRACE);
+            } else if (timeout != null && !timeout.isPositive()) {
+                throw timedOut(timeout);
             }
             attachment.check();
-        } catch (RuntimeException | Error failure) {
-            return CompletableFuture.failedFuture(failure);
-        }
-        return line().request(hold, deadline, timeout, executor);
-    }
-
-    private void completeOn(Executor executor, CompletableFuture<Hold> future, Hold hold) {
-        try {
-            executor.execute(() -> complete(future, hold));
-        } catch (RuntimeException | Error refused) {
-            giveBack(hold);
-            throw refused;
+            line().request(future, hold, until, timeout, executor);
+        } catch (LockTimeoutException | RuntimeException | Error failure) {
+            future.completeExceptionally(failure);
         }
     }
 
@@ -1209,45 +1206,51 @@ public final class SharedMutex implements Lock {
     public <T> CompletableFuture<T> withLock(Supplier<? extends CompletionStage<T>> work, Executor executor) {
         Objects.requireNonNull(work, "work");
         CompletableFuture<T> result = new CompletableFuture<>();
-        CompletableFuture<Hold> asked = lockAsync(executor);
-        asked.whenComplete((hold, failure) -> { // not thenCompose, which does nothing once the result is cancelled
+        CompletableFuture<Hold> asked = new CompletableFuture<>();
+        // Both before the request: once there is a token, somebody has to have it. And not by thenCompose, which does
+        // nothing once the result is cancelled.
+        asked.whenComplete((hold, failure) -> {
             if (failure != null) {
                 result.completeExceptionally(failure);
-            } else if (result.isDone()) {
-                hold.close();
             } else {
                 runUnder(hold, work, result);
             }
         });
         result.whenComplete((value, failure) -> asked.cancel(false)); // no effect, but where it was given up
+        request(asked, Deadline.NEVER, null, executor);
         return result;
     }
 
     private static <T> void runUnder(
             Hold hold, Supplier<? extends CompletionStage<T>> work, CompletableFuture<T> result) {
-        CompletionStage<T> stage;
         try {
-            stage = Objects.requireNonNull(work.get(), "the stage of the work");
-        } catch (RuntimeException | Error failure) {
-            stage = CompletableFuture.failedStage(failure);
-        }
-        stage.whenComplete((value, failure) -> {
-            Throwable found = failure;
-            try {
+            if (result.isDone()) {
                 hold.close();
-            } catch (RuntimeException | Error unreleased) {
-                if (found == null) {
-                    found = unreleased;
-                } else {
-                    found.addSuppressed(unreleased);
-                }
+                return;
             }
+            Objects.requireNonNull(work.get(), "the stage of the work")
+                    .whenComplete((value, failure) -> end(hold, result, value, failure));
+        } catch (Throwable failure) {
+            end(hold, result, null, failure);
+        }
+    }
+
+    private static <T> void end(Hold hold, CompletableFuture<T> result, T value, Throwable failure) {
+        Throwable found = failure;
+        try {
+            hold.close();
+        } catch (RuntimeException | Error unreleased) {
             if (found == null) {
-                result.complete(value);
+                found = unreleased;
             } else {
-                result.completeExceptionally(found);
+                found.addSuppressed(unreleased);
             }
-        });
+        }
+        if (found == null) {
+            result.complete(value);
+        } else {
+            result.completeExceptionally(found);
+        }
     }
 
     // ---- to look at ----

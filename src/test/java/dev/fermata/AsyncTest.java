@@ -8,6 +8,8 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.fermata.internal.Layout;
+import dev.fermata.internal.Word;
 import dev.fermata.testing.LockPath;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
@@ -211,6 +213,64 @@ class AsyncTest {
         }
         busy.countDown();
         late.get().close();
+        one.shutdown();
+    }
+
+    /** It has a handler; and nobody comes to run it. */
+    @Test
+    void anAbandonedLockWaitsForNoExecutor() throws Exception {
+        mutex.onOwnerDeath(repaired -> { });
+        Word.cas(mutex.memory(), Layout.E_OWNER, Layout.FREE, Layout.ABANDONED);
+        CompletableFuture<Hold> lost = mutex.lockAsync(task -> { });
+        assertFalse(lost.isDone());
+        mutex.lock(); // after 10 ms
+        assertTrue(mutex.ownerDied());
+        mutex.unlock();
+        lost.cancel(false);
+        mutex.lockAsync(Duration.ZERO, executor).get().close();
+    }
+
+    /** The executor says no, and runs the task all the same, when another has the lock. */
+    @Test
+    void aRequestThatWasRefusedTouchesNothing() throws Exception {
+        List<Runnable> kept = new ArrayList<>();
+        mutex.onOwnerDeath(repaired -> { });
+        Word.cas(mutex.memory(), Layout.E_OWNER, Layout.FREE, Layout.ABANDONED);
+        CompletableFuture<Hold> refused = mutex.lockAsync(task -> {
+            synchronized (kept) {
+                kept.add(task);
+            }
+            throw new RejectedExecutionException("full");
+        });
+        assertThrows(ExecutionException.class, refused::get);
+        mutex.lock();
+        synchronized (kept) {
+            kept.forEach(Runnable::run);
+        }
+        assertTrue(mutex.isHeldByCurrentThread());
+        mutex.unlock();
+    }
+
+    @Test
+    void aTimeOutOutlivesAnOfferThatWasWithdrawn() throws Exception {
+        CountDownLatch busy = new CountDownLatch(1);
+        ExecutorService one = Executors.newSingleThreadExecutor();
+        one.execute(() -> {
+            try {
+                busy.await();
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+        });
+        mutex.lock();
+        CompletableFuture<Hold> first = mutex.lockAsync(Duration.ofMillis(1500), one);
+        CompletableFuture<Hold> second = mutex.lockAsync(Duration.ofMillis(300), executor);
+        mutex.unlock(); // offered to the first, for whom there is no thread
+        assertThrows(ExecutionException.class, second::get);
+        mutex.lock();
+        busy.countDown(); // it comes, and there is nothing to take up
+        assertInstanceOf(LockTimeoutException.class, assertThrows(ExecutionException.class, first::get).getCause());
+        mutex.unlock();
         one.shutdown();
     }
 
