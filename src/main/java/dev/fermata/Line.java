@@ -26,8 +26,6 @@ import java.util.concurrent.locks.LockSupport;
 final class Line implements Reactor.Client {
     /** How long an offer stands at first, in ns; twice as long each time. */
     private static final long GRACE = 10_000_000;
-    /** How often it looks at a lock that does not move, in ns. */
-    private static final long LOOK = 1_000_000_000;
     /** How long an offer stands at most, in ns. */
     private static final long LONGEST_GRACE = 1_000_000_000;
 
@@ -401,7 +399,10 @@ final class Line implements Reactor.Client {
     private void sleep(long nanos) {
         called |= nanos == 0;
         long now = System.nanoTime();
-        wakeAt = nanos < LOOK ? now + nanos : Math.floorDiv(now + nanos, LOOK) * LOOK; // all of a reactor at once
+        wakeAt = now + nanos;
+        if (nanos == SharedMutex.LOOK_AGAIN) {
+            wakeAt -= Math.floorMod(wakeAt, nanos); // at the same time for all lines of a reactor
+        }
         if (offered != null && lookAt - wakeAt < 0) {
             wakeAt = lookAt;
         }

@@ -80,7 +80,7 @@ public final class SharedMutex implements Lock {
     private static final System.Logger LOG = System.getLogger("dev.fermata");
 
     /** How long a waiter sleeps at most, in ns. */
-    private static final long LOOK_AGAIN = 1_000_000_000;
+    static final long LOOK_AGAIN = 1_000_000_000;
     /** After how long a waiter looks again for the first time, and claims to be next, in ns. */
     private static final long PATIENCE = 1_000_000;
     /** How long a reservation stands before any waiter may take it back, in ns: the heir may be stopped. */
@@ -1102,14 +1102,15 @@ public final class SharedMutex implements Lock {
      * <p>To cancel the future, or to complete it in another way, gives up: nothing of the request stays. A token that comes
      * too late for it is closed. Cancel this future itself: what is derived from it does not pass that on, and a token that
      * nobody takes stays open; {@link #withLock} sees to both. A token is not re-entrant: who has one, and waits for
-     * another of the same mutex, waits for himself. The future fails with {@link OwnerDiedException} where the lock is strict and its last owner
-     * died with it, with {@link LockFileClosedException} where the file is closed meanwhile, and with whatever else
-     * {@link #lock} throws.
+     * another of the same mutex, waits for ever.
      *
-     * @param executor completes the future, unless it is complete at once, and runs the handler of {@link #onOwnerDeath};
-     *     to submit to it must not block, which would hold up others, too;
-     *     where it refuses to, the future fails with its {@link RejectedExecutionException} in a thread of its own. A lock
-     *     that it does not come to take up goes after 10 ms to others who want it, but not to those behind in this line
+     * <p>The future fails with {@link OwnerDiedException} where the lock is strict and its last owner died with it, with
+     * {@link LockFileClosedException} where the file is closed meanwhile, and with whatever else {@link #lock} throws.
+     *
+     * @param executor completes the future, unless it is complete at once, and runs the handler of {@link #onOwnerDeath}. To
+     *     submit to it must not block, which would hold up others, too. Where it refuses, the future fails with its
+     *     {@link RejectedExecutionException} in a thread of its own. A lock that it does not come to take up goes after 10 ms
+     *     to others who want it, but not to those behind in this line
      * @return the token, sooner or later
      */
     public CompletableFuture<Hold> lockAsync(Executor executor) {
@@ -1157,7 +1158,7 @@ public final class SharedMutex implements Lock {
                     return;
                 }
                 giveBack(hold); // the handler runs where it is offered in line
-                until = timeout == null ? deadline : Math.max(deadline, System.nanoTime() + GRACE);
+                until = timeout == null ? deadline : Math.max(deadline, System.nanoTime() + GRACE); // it could be had
             } else if (timeout != null && !timeout.isPositive()) {
                 throw timedOut(timeout);
             }

@@ -81,7 +81,7 @@ class AsyncTest {
         assertFalse(asked.isDone());
         mutex.unlock();
         Hold hold = asked.get();
-        assertTrue(List.of("executor", Thread.currentThread().getName()).contains(by.get()), by.get());
+        assertTrue(List.of("executor", Thread.currentThread().getName()).contains(by.get()), by.get()); // get() may help
         assertTrue(hold.fence() > 0);
         assertFalse(mutex.tryLock());
         hold.close();
@@ -192,17 +192,23 @@ class AsyncTest {
                 assertThrows(ExecutionException.class, refused::get).getCause());
     }
 
-    @Test
-    void anOfferThatNobodyTakesUpGoesToOthers() throws Exception {
-        CountDownLatch busy = new CountDownLatch(1);
+    /** An executor whose only thread does something else. */
+    private static ExecutorService busyUntil(CountDownLatch over) {
         ExecutorService one = Executors.newSingleThreadExecutor();
         one.execute(() -> {
             try {
-                busy.await();
+                over.await();
             } catch (InterruptedException e) {
                 Thread.currentThread().interrupt();
             }
         });
+        return one;
+    }
+
+    @Test
+    void anOfferThatNobodyTakesUpGoesToOthers() throws Exception {
+        CountDownLatch busy = new CountDownLatch(1);
+        ExecutorService one = busyUntil(busy);
         mutex.lock();
         CompletableFuture<Hold> late = mutex.lockAsync(one);
         mutex.unlock();
@@ -253,24 +259,36 @@ class AsyncTest {
 
     @Test
     void aTimeOutOutlivesAnOfferThatWasWithdrawn() throws Exception {
+        for (int round = 0; round < 6; round++) {
+            CountDownLatch busy = new CountDownLatch(1);
+            ExecutorService one = busyUntil(busy);
+            mutex.lock();
+            CompletableFuture<Hold> first = mutex.lockAsync(Duration.ofMillis(600), one);
+            CompletableFuture<Hold> second = mutex.lockAsync(Duration.ofMillis(100 + 35 * round), executor);
+            mutex.unlock(); // offered to the first, for whom there is no thread; withdrawn, offered again, ...
+            assertThrows(ExecutionException.class, second::get); // mostly while it is offered
+            mutex.lock();
+            busy.countDown(); // it comes, and there is nothing to take up
+            assertInstanceOf(LockTimeoutException.class, assertThrows(ExecutionException.class, first::get).getCause());
+            mutex.unlock();
+            one.shutdown();
+        }
+    }
+
+    @Test
+    void anOfferThatIsGivenUpIsReleased() throws Exception {
         CountDownLatch busy = new CountDownLatch(1);
-        ExecutorService one = Executors.newSingleThreadExecutor();
-        one.execute(() -> {
-            try {
-                busy.await();
-            } catch (InterruptedException e) {
-                Thread.currentThread().interrupt();
-            }
-        });
+        ExecutorService one = busyUntil(busy);
         mutex.lock();
-        CompletableFuture<Hold> first = mutex.lockAsync(Duration.ofMillis(1500), one);
-        CompletableFuture<Hold> second = mutex.lockAsync(Duration.ofMillis(300), executor);
-        mutex.unlock(); // offered to the first, for whom there is no thread
-        assertThrows(ExecutionException.class, second::get);
-        mutex.lock();
-        busy.countDown(); // it comes, and there is nothing to take up
-        assertInstanceOf(LockTimeoutException.class, assertThrows(ExecutionException.class, first::get).getCause());
+        CompletableFuture<Hold> asked = mutex.lockAsync(one);
         mutex.unlock();
+        while (mutex.info().state() != LockInfo.State.HELD) {
+            Thread.onSpinWait(); // until it is offered
+        }
+        asked.cancel(false);
+        assertTrue(mutex.tryLock(10, TimeUnit.SECONDS));
+        mutex.unlock();
+        busy.countDown();
         one.shutdown();
     }
 

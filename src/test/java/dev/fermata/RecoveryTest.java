@@ -417,6 +417,17 @@ class RecoveryTest {
         }
     }
 
+    @Test
+    void anImpossiblePayloadIsDamageAndNoOtherLock() throws Exception {
+        try (LockPeer stranger = LockPeer.start(place.file())) {
+            for (long size : new long[] {-4_294_967_288L, LockPeer.RECORD + 4096, Long.MAX_VALUE}) {
+                mutex.memory().set(JAVA_LONG, Layout.E_PAYLOAD, size);
+                assertThrows(DamagedMappingException.class, mutex::info);
+            }
+            assertDamaged(stranger.ask("mutex m"));
+        }
+    }
+
     /** A cell that something else wrote over, whole or half, with its line or alone, is not taken for a death. */
     @ParameterizedTest
     @ValueSource(strings = {"lifeline", "generation", "line"})

@@ -59,7 +59,7 @@ public final class Attachment {
     /** This participant's id, as long as it is attached and afterwards; 0 where the file is only inspected. */
     public final int participant;
 
-    /** Whether a lock's method was cut off by the end of the stack; set by a lock, where not even a call is possible. */
+    /** Whether an error has cut off a lock's method in the middle; set by the lock, where not even a call is possible. */
     public volatile boolean unfinished;
 
     public final MemorySegment memory;

@@ -185,22 +185,26 @@ final class Directory {
     }
 
     long payloadSize(int number) {
-        long size = Word.loadLong(memory, entry(number) + Layout.E_PAYLOAD);
+        long size = storedSize(number);
         if (size != 0) {
             payloadOffset(number, size); // an impossible one is damage
         }
         return size;
     }
 
+    private long storedSize(int number) {
+        return Word.loadLong(memory, entry(number) + Layout.E_PAYLOAD);
+    }
+
     /** The bytes that the lock protects. */
     MemorySegment payload(int number) {
-        long size = payloadSize(number);
+        long size = storedSize(number);
         return size == 0 ? memory.asSlice(0, 0) : memory.asSlice(payloadOffset(number, size), size);
     }
 
     /** Where in the file they begin, or -1 if there are none. Constant. */
     long payloadOffset(int number) {
-        long size = payloadSize(number);
+        long size = storedSize(number);
         return size == 0 ? -1 : payloadOffset(number, size);
     }
 
