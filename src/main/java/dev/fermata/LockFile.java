@@ -2,6 +2,7 @@
 package dev.fermata;
 
 import dev.fermata.internal.Attachment;
+import dev.fermata.internal.Entry;
 import dev.fermata.internal.Eviction;
 import dev.fermata.internal.Header;
 import dev.fermata.internal.Layout;
@@ -18,6 +19,7 @@ import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
+import java.util.function.Function;
 import java.util.function.Supplier;
 
 /**
@@ -51,7 +53,7 @@ public final class LockFile implements AutoCloseable {
 
     private LockFile(Attachment attachment, boolean strict) {
         this.attachment = attachment;
-        attachment.finishWith(SharedMutex::finish);
+        attachment.finishWith(OverMutex::finish);
         this.strict = strict;
     }
 
@@ -339,13 +341,9 @@ public final class LockFile implements AutoCloseable {
             attachment.check();
             boolean refusing = ownerDeath == null ? strict : ownerDeath == OwnerDeath.STRICT;
             int number = attachment.insert(
-                    name, Layout.MUTEX, refusing ? Layout.STRICT : 0, Math.max(payloadBytes, 0));
-            requireMutex(number, name);
-            long size = attachment.payloadSize(number);
-            if (payloadBytes >= 0 && size != payloadBytes) {
-                throw new LockMismatchException(
-                        name, "a mutex with " + size + " bytes of payload", payloadBytes + " bytes");
-            }
+                    name, Layout.MUTEX, refusing ? Layout.STRICT : 0, Math.max(payloadBytes, 0), 0);
+            require(number, name, Layout.MUTEX);
+            requirePayload(number, name, payloadBytes);
             OwnerDeath is = (Layout.flags(attachment.kind(number)) & Layout.STRICT) != 0
                     ? OwnerDeath.STRICT : OwnerDeath.GRANT;
             if (ownerDeath != null && ownerDeath != is) {
@@ -353,6 +351,44 @@ public final class LockFile implements AutoCloseable {
             }
             return object(name, number);
         });
+    }
+
+    /** Finds the lock of a name, or makes it; refuses one that is another. */
+    private <T> T primitive(String name, Class<T> as, int type, int flags, long payload, long parameter,
+            Function<Entry, T> make) {
+        Objects.requireNonNull(name, "name");
+        return guarded(() -> {
+            attachment.check();
+            int number = attachment.insert(name, type, flags, payload, parameter);
+            require(number, name, type);
+            requirePayload(number, name, payload);
+            int madeWith = Layout.flags(attachment.kind(number));
+            if (madeWith != flags || attachment.parameter(number) != parameter) {
+                throw new LockMismatchException(name, described(type, madeWith, attachment.parameter(number)),
+                        described(type, flags, parameter));
+            }
+            return as.cast(attachment.locks().computeIfAbsent(
+                    name, key -> make.apply(new Entry(attachment, number, key))));
+        });
+    }
+
+    private static String described(int type, int flags, long parameter) {
+        return Layout.typeName(type) + " made with " + parameter + (flags == 0 ? "" : " and flags 0x%x".formatted(flags));
+    }
+
+    private void requirePayload(int number, String name, long payloadBytes) {
+        long size = attachment.payloadSize(number);
+        if (payloadBytes >= 0 && size != payloadBytes) {
+            throw new LockMismatchException(name, Layout.typeName(Layout.type(attachment.kind(number))) + " with " + size
+                    + " bytes of payload", payloadBytes + " bytes");
+        }
+    }
+
+    private void require(int number, String name, int type) {
+        int found = Layout.type(attachment.kind(number));
+        if (found != type) {
+            throw new LockMismatchException(name, Layout.typeName(found), Layout.typeName(type));
+        }
     }
 
     /** Whatever looks into the file through this handle. */
@@ -363,16 +399,41 @@ public final class LockFile implements AutoCloseable {
         return attachment.guarded(look);
     }
 
-    private void requireMutex(int number, String name) {
-        int type = Layout.type(attachment.kind(number));
-        if (type != Layout.MUTEX) {
-            throw new LockMismatchException(name, "a lock of type " + type, "a mutex, type " + Layout.MUTEX);
-        }
-    }
-
     private SharedMutex object(String name, int number) {
         return (SharedMutex) attachment.locks().computeIfAbsent(
                 name, key -> new SharedMutex(attachment, number, key));
+    }
+
+    /**
+     * The sequence of a name, made if there is none: at 0, without payload.
+     *
+     * @param name 1 to 255 bytes in UTF-8, compared byte by byte; no NUL
+     * @return the sequence, for one name always the same object
+     * @throws LockNameException if the name can't be one
+     * @throws LockFileFullException if there is no room for a new one
+     * @throws LockMismatchException if there is something else with that name
+     */
+    public SharedSequence sequence(String name) {
+        return sequence(name, 0);
+    }
+
+    /**
+     * The sequence of a name, with bytes in the file that are published by it.
+     *
+     * @param name 1 to 255 bytes in UTF-8, compared byte by byte; no NUL
+     * @param payloadBytes how many
+     * @return the sequence, for one name always the same object
+     * @throws LockNameException if the name can't be one
+     * @throws LockFileFullException if there is no room for a new one
+     * @throws LockMismatchException if there is something else with that name, or with another payload
+     */
+    public SharedSequence sequence(String name, long payloadBytes) {
+        requirePayloadSize(payloadBytes);
+        return primitive(name, SharedSequence.class, Layout.SEQUENCE, 0, payloadBytes, 0, SharedSequence::new);
+    }
+
+    private static void requirePayloadSize(long bytes) {
+        Builder.require(bytes >= 0 && bytes <= Header.maxPayload(), "payloadBytes", bytes, "0 to " + Header.maxPayload());
     }
 
     /**
@@ -390,7 +451,7 @@ public final class LockFile implements AutoCloseable {
             if (number < 0) {
                 return Optional.empty();
             }
-            requireMutex(number, name);
+            require(number, name, Layout.MUTEX);
             return Optional.of(object(name, number));
         });
     }

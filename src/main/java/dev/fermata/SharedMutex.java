@@ -95,7 +95,6 @@ public final class SharedMutex implements Lock {
     private final Word events;
     private final Word handed;
     private final int number;
-    private final long offset;
     private final String name;
     private final boolean strict;
     private final long stuckAfter;
@@ -121,8 +120,7 @@ public final class SharedMutex implements Lock {
     SharedMutex(Attachment attachment, int number, String name) {
         this.attachment = attachment;
         this.number = number;
-        this.offset = attachment.entryOffset(number);
-        this.entry = attachment.memory.asSlice(offset, Layout.ENTRY);
+        this.entry = attachment.memory.asSlice(attachment.entryOffset(number), Layout.ENTRY);
         this.events = entry.isReadOnly() ? null : Word.at(entry, Layout.E_EVENTS);
         this.handed = entry.isReadOnly() ? null : Word.at(entry, Layout.E_HANDED);
         this.name = name;
@@ -431,7 +429,7 @@ public final class SharedMutex implements Lock {
     }
 
     private Outcome repair() {
-        return attachment.repair(offset) ? Outcome.AGAIN : Outcome.DYING;
+        return attachment.repair(number) ? Outcome.AGAIN : Outcome.DYING;
     }
 
     private boolean lockContended(Object taker, long deadline, boolean interruptibly, boolean recovering)
@@ -682,7 +680,7 @@ public final class SharedMutex implements Lock {
     /** Before the first long sleep, what is to be done after a death, so that it is loaded and linked then. */
     private void rehearse() {
         rehearsed = true;
-        attachment.repair(offset);
+        attachment.repair(number);
     }
 
     private void countWait(long begin, boolean slept) {
@@ -1014,14 +1012,8 @@ public final class SharedMutex implements Lock {
         Futex.SYSTEM.wake(handed, Futex.ALL); // the heir, and nobody else
     }
 
-    /** What an error cut off in a lock of a file; the guardian has it called. */
-    static void finish(Object lock) {
-        if (lock instanceof SharedMutex mutex) {
-            mutex.finish();
-        }
-    }
-
-    private void finish() {
+    /** What an error cut off; the guardian has it called. */
+    void finish() {
         int state = unreleased;
         if (state != 0) { // then no thread here takes the lock for its own, and this is the only one that releases it
             unreleased = 0;

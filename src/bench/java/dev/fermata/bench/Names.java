@@ -56,7 +56,7 @@ public class Names {
         path = file.path();
         attach();
         for (int i = 0; i < NAMES; i++) {
-            attachment.insert(name(i), Layout.MUTEX, 0, 0);
+            attachment.insert(name(i), Layout.MUTEX, 0, 0, 0);
         }
         memory = SharedFile.create(Files.size(path));
         fill(memory.page());

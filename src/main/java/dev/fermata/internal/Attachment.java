@@ -72,6 +72,7 @@ public final class Attachment {
     private final Arena users;
     private final Participants participants;
     private final Directory directory;
+    private final Recovery recovery;
     private final ReentrantLock insertion = new ReentrantLock();
     private final Guardian guardian;
     private final ConcurrentHashMap<String, Object> locks = new ConcurrentHashMap<>();
@@ -98,6 +99,7 @@ public final class Attachment {
                 guardian == null ? Posix.PROT_READ : Posix.PROT_READ | Posix.PROT_WRITE);
         this.participants = new Participants(memory, header);
         this.directory = new Directory(memory, header);
+        this.recovery = new Recovery(memory, header, directory, Futex.SYSTEM);
         if (guardian == null) {
             trouble = () -> new UnsupportedOperationException(
                     Printable.of(path) + " is open for reading only; open it without readOnly() to lock");
@@ -257,7 +259,7 @@ public final class Attachment {
     }
 
     /** The entry with that name, made if there is none; its parameters may be others. */
-    public int insert(String name, int type, int flags, long payload) {
+    public int insert(String name, int type, int flags, long payload, long parameter) {
         Directory.Name found = Directory.Name.of(bytes(name));
         int number = directory.find(found);
         if (number >= 0) {
@@ -267,7 +269,7 @@ public final class Attachment {
         Headroom.require();
         insertion.lock(); // so that a participant has no more than one entry in hand
         try {
-            return insertInTurn(name, found, new Directory.Parameters(type, flags, payload));
+            return insertInTurn(name, found, new Directory.Parameters(type, flags, payload, parameter));
         } finally {
             insertion.unlock();
         }
@@ -326,6 +328,19 @@ public final class Attachment {
 
     public int kind(int entry) {
         return directory.kind(entry);
+    }
+
+    public long parameter(int entry) {
+        return directory.parameter(entry);
+    }
+
+    /** The lines of the region that belong to the entry itself. */
+    public MemorySegment own(int entry) {
+        return directory.own(entry);
+    }
+
+    public int participantCount() {
+        return header.participants();
     }
 
     public long payloadSize(int entry) {
@@ -469,10 +484,10 @@ public final class Attachment {
                 ? new Lifeline(copy, Layout.lifeline(cell)) : null;
     }
 
-    /** Repairs the lock of one entry; whether anything was changed. */
-    public boolean repair(long entry) {
+    /** Repairs what the dead have left in one entry; whether anything was changed. */
+    public boolean repair(int entry) {
         long[] cells = participants.scan();
-        return survey(cells) && Recovery.repairLock(memory, entry, Recovery.Dead.by(cells));
+        return survey(cells) && recovery.repairFor(entry, Recovery.Dead.by(cells));
     }
 
     /**

@@ -13,7 +13,7 @@ import java.util.concurrent.locks.LockSupport;
  * {tag, 1 + entry} or VACANT, probed linearly. Words are only ever filled, so looking up needs no lock.
  *
  * <p>An entry belongs to who has put his id into its intent; he fills it, publishes it by a compare-and-set of the
- * index word, and then makes the intent USED. Whoever loses that race looks at the same word again, with the same entry
+ * index word, and then makes the intent its type. Whoever loses that race looks at the same word again, with the same entry
  * in hand, and gives it back if the name has come. What the dead leave, recovery frees or finishes.
  */
 final class Directory {
@@ -54,8 +54,8 @@ final class Directory {
         }
     }
 
-    /** What a lock is made with. */
-    record Parameters(int type, int flags, long payload) {
+    /** What a lock is made with; the parameter of such as are no mutexes. */
+    record Parameters(int type, int flags, long payload, long parameter) {
     }
 
     /** There is no entry left, or not enough of the region. */
@@ -209,14 +209,43 @@ final class Directory {
     }
 
     private long payloadOffset(int number, long size) {
-        long entry = entry(number);
+        long before = nameLines(number) + ownLines(number);
+        requireLines(number, before, size);
+        return region(entry(number)) + before * Layout.LINE;
+    }
+
+    private long nameLines(int number) {
         int length = Layout.nameLength(kind(number));
-        long nameLines = length <= Layout.INLINE_NAME ? 0 : Layout.lines(length);
-        long lines = Integer.toUnsignedLong(Word.loadRelaxed(memory, entry + Layout.E_REGION_LINES));
-        if (size < 0 || size > lines * Layout.LINE || nameLines + Layout.lines(size) > lines) {
-            throw damaged("entry %d has %d bytes of payload in %d lines".formatted(number, size, lines), "less");
+        return length <= Layout.INLINE_NAME ? 0 : Layout.lines(length);
+    }
+
+    private long ownLines(int number) {
+        int kind = kind(number);
+        long parameter = parameter(number);
+        long lines = Layout.ownLines(Layout.type(kind), Layout.flags(kind), header.participants(), parameter);
+        if (lines < 0 || lines > header.regionLines()) {
+            throw damaged("entry %d has parameter %d".formatted(number, parameter), "a smaller one");
         }
-        return region(entry) + nameLines * Layout.LINE;
+        return lines;
+    }
+
+    private void requireLines(int number, long before, long size) {
+        long lines = linesOf(entry(number));
+        if (size < 0 || size > lines * Layout.LINE || before + Layout.lines(size) > lines) {
+            throw damaged("entry %d has %d bytes of payload behind %d of %d lines".formatted(number, size, before, lines),
+                    "less");
+        }
+    }
+
+    /** What an entry that is no mutex was made with, else 0. */
+    long parameter(int number) {
+        return Layout.hasOwner(Layout.type(kind(number))) ? 0 : Word.loadLong(memory, entry(number) + Layout.E_PARAMETER);
+    }
+
+    /** The lines that belong to the entry itself. */
+    MemorySegment own(int number) {
+        long lines = ownLines(number);
+        return lines == 0 ? memory.asSlice(0, 0) : memory.asSlice(ownOffset(number), lines * Layout.LINE);
     }
 
     List<String> names() {
@@ -237,6 +266,8 @@ final class Directory {
     int insert(Name name, Parameters parameters, int me) throws FullException {
         int inHand = -1;
         long deadline = 0;
+        long lines = name.lines() + Layout.lines(parameters.payload)
+                + Layout.ownLines(parameters.type, parameters.flags, header.participants(), parameters.parameter);
         int i = (int) name.hash & mask;
         for (int probes = 0; probes <= mask; probes++, i = i + 1 & mask) {
             long place = place(i);
@@ -252,7 +283,7 @@ final class Directory {
                 if (inHand < 0) {
                     deadline = deadline == 0 ? System.nanoTime() + PATIENCE : deadline;
                     try {
-                        inHand = take(name.lines() + Layout.lines(parameters.payload), me, deadline);
+                        inHand = take(lines, me, deadline);
                     } catch (FullException full) {
                         if (word(place) == Layout.VACANT) {
                             throw full;
@@ -268,7 +299,7 @@ final class Directory {
                 }
                 if (Word.casLong(memory, place, Layout.VACANT, (long) name.tag() << 32 | inHand + 1)) {
                     Failpoint.after("insert: published");
-                    Word.cas(memory, entry(inHand) + Layout.E_INTENT, me, Layout.USED);
+                    Word.cas(memory, entry(inHand) + Layout.E_INTENT, me, parameters.type);
                     Failpoint.after("insert: used");
                     return inHand;
                 }
@@ -303,7 +334,7 @@ final class Directory {
             if (intent == 0 && isTaken(number, lines, me)) {
                 return number;
             }
-            inHands += intent != 0 && intent != Layout.USED && intent != me ? 1 : 0;
+            inHands += Layout.isParticipant(intent) && intent != me ? 1 : 0;
         }
         if (inHands > 0 && !Deadline.passed(deadline)) {
             return -1;
@@ -355,6 +386,9 @@ final class Directory {
         Word.storeLong(memory, entry + Layout.E_HASH, name.hash);
         Word.storePlain(memory, entry + Layout.E_KIND, Layout.kind(parameters.type, parameters.flags, name.length));
         Word.storeLong(memory, entry + Layout.E_PAYLOAD, parameters.payload);
+        if (!Layout.hasOwner(parameters.type)) {
+            Word.storeLong(memory, entry + Layout.E_PARAMETER, parameters.parameter);
+        }
         long at = name.isInline() ? entry + Layout.E_NAME : region(entry);
         for (int i = 0; i < name.words.length; i++) {
             Word.storeLong(memory, at + (long) i * Long.BYTES, name.words[i]);
@@ -398,6 +432,13 @@ final class Directory {
         }
         memory.asSlice(region(entry), lines * Layout.LINE).fill((byte) 0);
         return true;
+    }
+
+    /** Where the lines that belong to the entry itself begin. */
+    long ownOffset(int number) {
+        long before = nameLines(number);
+        requireLines(number, before, ownLines(number) * Layout.LINE);
+        return region(entry(number)) + before * Layout.LINE;
     }
 
     /** Whether the index refers to an entry: looked for where the entry's own hash says. */

@@ -781,7 +781,10 @@ final class Guardian {
                 return false;
             }
             for (int number : attachment.awaited()) {
-                wakeWaiters(header.entry(number));
+                wakeWaiters(header.entry(number) + Layout.E_EVENTS);
+                if (Layout.hasSecondEvents(Layout.type(directory.kind(number)))) {
+                    wakeWaiters(directory.ownOffset(number) + Layout.O_EVENTS);
+                }
             }
         }
         if (attachment.isAwaited() || !attachment.closeMapping()) {
@@ -814,8 +817,8 @@ final class Guardian {
         return true;
     }
 
-    private void wakeWaiters(long entry) {
-        Word events = Word.at(memory, entry + Layout.E_EVENTS);
+    private void wakeWaiters(long at) {
+        Word events = Word.at(memory, at);
         int e = events.loadAcquire();
         events.casRelease(e, Layout.nextEpoch(e)); // or another did
         FUTEX.wake(events, Futex.ALL);

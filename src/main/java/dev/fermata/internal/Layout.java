@@ -106,7 +106,7 @@ public final class Layout {
     public static final int E_CONTENDED = 32; // 64 bits, as the next two
     public static final int E_SLEPT = 40;
     public static final int E_LONGEST_WAIT = 48; // ns
-    /** 0 free, USED, or the id of the participant that fills the entry. */
+    /** 0 free, the type of lock that it is, or the id of the participant that fills the entry. */
     public static final int E_INTENT = 56;
     public static final int E_SINCE = 60; // s since 1970
     public static final int E_HASH = 64;
@@ -120,9 +120,35 @@ public final class Layout {
     public static final int LINE = 64;
     public static final int MAX_NAME = 255;
 
-    public static final int USED = 1;
-    public static final int MUTEX = 1; // types
+    /** A constant of entries that are no mutexes, 64 bits: what they were made with. */
+    public static final int E_PARAMETER = 48;
+
     public static final int STRICT = 1; // flags
+
+    // ---- types ----
+    public static final int MUTEX = 1;
+    public static final int READ_WRITE_LOCK = 2;
+    public static final int CONDITION = 3;
+    public static final int SEMAPHORE = 4;
+    public static final int LATCH = 5;
+    public static final int BARRIER = 6;
+    public static final int EVENT = 7;
+    public static final int SEQUENCE = 8;
+    public static final int ONCE = 9;
+    public static final int ELECTION = 10;
+    public static final int FAIR_MUTEX = 11;
+    public static final int STRIPES = 12;
+    public static final int SNAPSHOT = 13;
+    private static final String[] TYPES = {"no lock", "a mutex", "a read-write lock", "a condition", "a semaphore",
+        "a latch", "a barrier", "an event", "a sequence", "a once", "an election", "a fair mutex", "a striped mutex",
+        "a snapshot"};
+
+    /** The eventcount of own line 0, where a type has two. */
+    public static final int O_EVENTS = 4;
+
+    // ---- words of other types ----
+    /** What a sequence has come to, 64 bits. */
+    public static final int E_VALUE = 16;
 
     // ---- owner words ----
     public static final int FREE = 1;
@@ -141,6 +167,33 @@ public final class Layout {
     private static final int GENERATIONS = 0x7f_ffff;
 
     private Layout() {
+    }
+
+    /** What a type is called in messages. */
+    public static String typeName(int type) {
+        return type > 0 && type < TYPES.length ? TYPES[type] : "a lock of unknown type " + type;
+    }
+
+    /** Whether a type is an owner word with all that belongs to it, and perhaps more. */
+    public static boolean hasOwner(int type) {
+        return switch (type) {
+            case MUTEX, READ_WRITE_LOCK, ONCE, ELECTION, SNAPSHOT -> true;
+            default -> false;
+        };
+    }
+
+    /** How many lines of the region belong to an entry itself, before its payload. */
+    public static long ownLines(int type, int flags, int participants, long parameter) {
+        return switch (type) {
+            default -> 0;
+        };
+    }
+
+    /** Whether a type has a second eventcount, in its first own line. */
+    public static boolean hasSecondEvents(int type) {
+        return switch (type) {
+            default -> false;
+        };
     }
 
     /** The next value of an eventcount: the next epoch, with ASLEEP clear and SLEPT as it is. */

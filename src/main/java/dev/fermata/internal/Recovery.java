@@ -10,7 +10,7 @@ import java.lang.foreign.MemorySegment;
  *
  * <p>The cells that say who is dead were read <em>before</em> the barrier, and only they count.
  */
-final class Recovery {
+public final class Recovery {
     private final MemorySegment memory;
     private final Header header;
     private final Directory directory;
@@ -23,8 +23,10 @@ final class Recovery {
         this.futex = futex;
     }
 
+    private static final Repair[] REPAIRS = new Repair[256]; // by type; filled before the first file is open
+
     /** Who is to be taken for dead. */
-    interface Dead {
+    public interface Dead {
         boolean test(int id);
 
         /** Those that are dead by cells that were read before the barrier. */
@@ -36,6 +38,20 @@ final class Recovery {
             requirePlausible(id, cell);
             return Layout.isDead(id, cell);
         }
+    }
+
+    /**
+     * What the dead have left in an entry of one type, beside an owner word. Compare-and-sets of what holds a dead one's
+     * whole id; any number of survivors do it at a time, and the next does it again.
+     */
+    public interface Repair {
+        /** Whether anything was changed. */
+        boolean repair(MemorySegment words, MemorySegment own, Dead dead);
+    }
+
+    /** Says how entries of a type are repaired. */
+    public static void register(int type, Repair repair) {
+        REPAIRS[type] = repair;
     }
 
     /** A cell whose generation was overwritten must not be taken for the death of those before. */
@@ -58,14 +74,48 @@ final class Recovery {
     void repair(int number, Dead dead) {
         long entry = header.entry(number);
         int intent = Word.loadAcquire(memory, entry + Layout.E_INTENT);
-        if (intent != Layout.USED && intent != 0 && dead.test(intent)) {
-            Word.cas(memory, entry + Layout.E_INTENT, intent, directory.isPublished(number) ? Layout.USED : 0);
+        if (Layout.isParticipant(intent)) {
+            intent = finish(number, entry, intent, dead);
+        }
+        if (intent == 0) {
+            return;
+        }
+        if (Layout.hasOwner(intent)) {
+            repairLock(memory, entry, dead);
+        }
+        if (repairOf(intent) != null) {
+            repairOwn(number, intent, dead);
+        }
+        wake(entry + Layout.E_EVENTS);
+        if (Layout.hasSecondEvents(intent)) {
+            wake(directory.ownOffset(number) + Layout.O_EVENTS);
+        }
+    }
+
+    /** An entry that is being inserted: what type it is if it can be in use, else 0. */
+    private int finish(int number, long entry, int intent, Dead dead) {
+        int type = directory.isPublished(number) ? Layout.type(directory.kind(number)) : 0;
+        if (dead.test(intent)) {
+            Word.cas(memory, entry + Layout.E_INTENT, intent, type);
             Failpoint.after("recover: intent");
         }
-        if (intent != 0) {
-            repairLock(memory, entry, dead);
-            wake(entry);
-        }
+        return type;
+    }
+
+    private static Repair repairOf(int type) {
+        return type >= 0 && type < REPAIRS.length ? REPAIRS[type] : null;
+    }
+
+    private boolean repairOwn(int number, int type, Dead dead) {
+        MemorySegment words = memory.asSlice(directory.entry(number), Layout.ENTRY);
+        return repairOf(type).repair(words, directory.own(number), dead);
+    }
+
+    /** What the dead have left in an entry that somebody uses; whether anything was changed. */
+    boolean repairFor(int number, Dead dead) {
+        int type = Layout.type(directory.kind(number));
+        boolean changed = Layout.hasOwner(type) && repairLock(memory, directory.entry(number), dead);
+        return repairOf(type) != null && repairOwn(number, type, dead) || changed;
     }
 
     /** The lock of one entry, by whoever has had the barrier: heir first. Returns whether anything was changed. */
@@ -90,18 +140,18 @@ final class Recovery {
      * Wakes everybody who may be asleep, whoever repaired the entry. SLEPT is cleared last, and only if nothing has
      * happened since: one who dies in between leaves it to the next sweep.
      */
-    private void wake(long entry) {
-        int events = Word.loadAcquire(memory, entry + Layout.E_EVENTS);
+    private void wake(long at) {
+        int events = Word.loadAcquire(memory, at);
         while ((events & Layout.SLEPT) != 0) {
             int next = Layout.nextEpoch(events);
-            if (Word.cas(memory, entry + Layout.E_EVENTS, events, next)) {
+            if (Word.cas(memory, at, events, next)) {
                 Failpoint.after("recover: epoch");
-                futex.wake(Word.at(memory, entry + Layout.E_EVENTS), Futex.ALL);
+                futex.wake(Word.at(memory, at), Futex.ALL);
                 Failpoint.after("recover: woken");
-                Word.cas(memory, entry + Layout.E_EVENTS, next, next & ~Layout.SLEPT);
+                Word.cas(memory, at, next, next & ~Layout.SLEPT);
                 return;
             }
-            events = Word.loadAcquire(memory, entry + Layout.E_EVENTS);
+            events = Word.loadAcquire(memory, at);
         }
     }
 }

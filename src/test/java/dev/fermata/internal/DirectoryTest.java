@@ -70,7 +70,7 @@ class DirectoryTest {
                             start.await();
                             for (int number : order) {
                                 entries[number] = directory.insert(
-                                        name(number), new Directory.Parameters(Layout.MUTEX, 0, 16), me);
+                                        name(number), new Directory.Parameters(Layout.MUTEX, 0, 16, 0), me);
                             }
                             return List.of(entries);
                         }));
@@ -97,7 +97,7 @@ class DirectoryTest {
             Word.storePlain(memory, header.entry(0) + Layout.E_REGION, 1);
             Word.storePlain(memory, header.entry(0) + Layout.E_REGION_LINES, 1);
             Directory directory = new Directory(memory, header);
-            Directory.Parameters parameters = new Directory.Parameters(Layout.MUTEX, 0, 64);
+            Directory.Parameters parameters = new Directory.Parameters(Layout.MUTEX, 0, 64, 0);
             assertEquals(1, directory.insert(name(0), parameters, id(1)));
             assertEquals(0, directory.insert(name(2), parameters, id(1)));
             Directory.FullException full = assertThrows(Directory.FullException.class,
@@ -117,7 +117,7 @@ class DirectoryTest {
             Word.storePlain(memory, header.entry(0) + Layout.E_REGION_LINES, 1);
             Word.storePlain(memory, header.entry(0) + Layout.E_INTENT, id(0));
             Directory directory = new Directory(memory, header);
-            Directory.Parameters parameters = new Directory.Parameters(Layout.MUTEX, 0, 64);
+            Directory.Parameters parameters = new Directory.Parameters(Layout.MUTEX, 0, 64, 0);
             FutureTask<Integer> waits = new FutureTask<>(() -> directory.insert(name(0), parameters, id(1)));
             Thread thread = Thread.ofPlatform().daemon().start(waits);
             while (thread.getState() != Thread.State.TIMED_WAITING) {
