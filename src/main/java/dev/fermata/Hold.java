@@ -86,7 +86,7 @@ public final class Hold implements AutoCloseable {
         }
     }
 
-    private synchronized boolean isClosed() {
+    synchronized boolean isClosed() {
         return closed;
     }
 

@@ -432,6 +432,35 @@ public final class LockFile implements AutoCloseable {
         return primitive(name, SharedSequence.class, Layout.SEQUENCE, 0, payloadBytes, 0, SharedSequence::new);
     }
 
+    /**
+     * The striped mutex of a name, made if there is none; each of its stripes is a lock of the file.
+     *
+     * @param name 1 to 255 bytes in UTF-8 together with a separator and a stripe's number, compared byte by byte; no NUL
+     * @param stripes how many, 1 to 1048576
+     * @return the striped mutex, for one name always the same object
+     * @throws LockNameException if the name can't be one
+     * @throws LockFileFullException if there is no room for a new one with all its stripes
+     * @throws LockMismatchException if there is something else with that name, or with another number of stripes
+     */
+    public StripedMutex stripedMutex(String name, int stripes) {
+        Builder.require(stripes >= 1 && stripes <= StripedMutex.MAX, "stripes", stripes, "1 to " + StripedMutex.MAX);
+        return primitive(name, StripedMutex.class, Layout.STRIPES, 0, 0, stripes, StripedMutex::new)
+                .over(stripe -> mutex(StripedMutex.stripe(name, stripe)));
+    }
+
+    /**
+     * The election of a name, made if there is none.
+     *
+     * @param name 1 to 255 bytes in UTF-8, compared byte by byte; no NUL
+     * @return the election, for one name always the same object
+     * @throws LockNameException if the name can't be one
+     * @throws LockFileFullException if there is no room for a new one
+     * @throws LockMismatchException if there is something else with that name
+     */
+    public LeaderElection leaderElection(String name) {
+        return primitive(name, LeaderElection.class, Layout.ELECTION, 0, 0, 0, LeaderElection::new);
+    }
+
     private static void requirePayloadSize(long bytes) {
         Builder.require(bytes >= 0 && bytes <= Header.maxPayload(), "payloadBytes", bytes, "0 to " + Header.maxPayload());
     }
@@ -457,12 +486,12 @@ public final class LockFile implements AutoCloseable {
     }
 
     /**
-     * The names of all locks. One that is being made may be in it or not.
+     * The names of all locks, but not of parts of them such as stripes. One that is being made may be in it or not.
      *
      * @return a new list, in no order
      */
     public List<String> names() {
-        return guarded(attachment::names);
+        return guarded(() -> attachment.names().stream().filter(name -> name.indexOf(Layout.PART) < 0).toList());
     }
 
     /**

@@ -1391,6 +1391,11 @@ public final class SharedMutex implements Lock {
         attachment.check();
     }
 
+    /** Whether a token has it still. */
+    boolean isHeldBy(Hold hold) {
+        return !hold.isClosed() && !attachment.isUnmapped();
+    }
+
     boolean isSymmetric() {
         return attachment.symmetric;
     }

@@ -119,6 +119,8 @@ public final class Layout {
     public static final int INLINE_NAME = 32;
     public static final int LINE = 64;
     public static final int MAX_NAME = 255;
+    /** Between a lock's name and that of a part of it, which has an entry of its own. */
+    public static final char PART = '\u001f';
 
     /** A constant of entries that are no mutexes, 64 bits: what they were made with. */
     public static final int E_PARAMETER = 48;
@@ -145,6 +147,9 @@ public final class Layout {
 
     /** The eventcount of own line 0, where a type has two. */
     public static final int O_EVENTS = 4;
+    /** Of an election's own line: the term that began last, and that resigned last; 64 bits each. */
+    public static final int O_ELECTED = 8;
+    public static final int O_ENDED = 16;
 
     // ---- words of other types ----
     /** What a sequence has come to, 64 bits. */
@@ -185,6 +190,7 @@ public final class Layout {
     /** How many lines of the region belong to an entry itself, before its payload. */
     public static long ownLines(int type, int flags, int participants, long parameter) {
         return switch (type) {
+            case ELECTION -> 1;
             default -> 0;
         };
     }
@@ -192,6 +198,7 @@ public final class Layout {
     /** Whether a type has a second eventcount, in its first own line. */
     public static boolean hasSecondEvents(int type) {
         return switch (type) {
+            case ELECTION -> true;
             default -> false;
         };
     }

@@ -23,7 +23,9 @@ import picocli.CommandLine.Option;
         description = "Each primitive in processes that are killed at random and replaced.")
 public final class FamilyStress implements Callable<Integer> {
     private static final List<Scenario> ALL = List.of(
-            new SequenceScenario());
+            new SequenceScenario(),
+            new ElectionScenario(),
+            new StripedScenario());
     private static final int THREADS = 2;
     private static final long LINE = 64;
     private static final String TALLIES = "tallies";
