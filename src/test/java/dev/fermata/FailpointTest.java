@@ -242,7 +242,7 @@ class FailpointTest {
         open();
         mutex.lock();
         try (LockPeer victim = victim(step)) {
-            dies(victim, openStep(), way + " m 20");
+            dies(victim, openStep(), way + (step.startsWith("leave") ? " m 20" : " m 30000")); // before the others time out
         }
         Waiter<Boolean> other = waiter();
         mutex.unlock();
