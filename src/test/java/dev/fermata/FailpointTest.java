@@ -426,9 +426,7 @@ class FailpointTest {
         try (LockPeer attached = LockPeer.start(place.file());
                 LockPeer stopped = victim("attach: A locked#1#stop")) {
             stopped.tell(openStep());
-            while (!Files.readString(Path.of("/proc/" + stopped.pid() + "/stat")).contains(") T ")) {
-                Thread.sleep(1);
-            }
+            Kernel.awaitStopped(stopped.pid());
             long begin = System.nanoTime();
             LockFileException e = assertThrows(LockFileException.class, this::open);
             assertTrue(System.nanoTime() - begin >= TimeUnit.SECONDS.toNanos(9), e.getMessage());

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.fermata.LeaderElection.Leadership;
+import dev.fermata.testing.Kernel;
 import dev.fermata.testing.LockPath;
 import dev.fermata.testing.Waiter;
 import dev.fermata.testing.Worker;
@@ -183,6 +184,33 @@ class LeaderElectionTest {
         }
     }
 
+    /** Leads and resigns, and campaigns once more. */
+    static void leadsTwice(String... arguments) throws Exception {
+        LeaderElection election = LockFile.open(Path.of(arguments[0])).leaderElection("e");
+        election.campaign().resign();
+        election.campaign();
+    }
+
+    @Test
+    void whoHasResignedAndStopsBeforeItsNextTermIsNotTakenForTheLeader() throws Exception {
+        try (Worker stopped = Worker.startMortal("lock: taken#2#stop", LeaderElectionTest.class, "leadsTwice", place.file())) {
+            Kernel.awaitStopped(stopped.pid());
+            assertEquals(new LeaderElection.State(1, Optional.empty()), election.state());
+        }
+    }
+
+    @Test
+    void whoSucceedsTheDeadAndStopsBeforeItsTermIsNotTakenForTheLeader() throws Exception {
+        try (Worker dead = other(); Worker stopped = other("-Ddev.fermata.failpoint=lock: told#1#stop")) {
+            dead.tell("campaign");
+            dead.expect("term 1");
+            dead.kill();
+            stopped.tell("campaign");
+            Kernel.awaitStopped(stopped.pid());
+            assertEquals(new LeaderElection.State(1, Optional.empty()), election.state());
+        }
+    }
+
     @Test
     void acceptanceCanBeGivenUp() throws Exception {
         Leadership office = election.campaign();
@@ -202,7 +230,9 @@ class LeaderElectionTest {
         assertInstanceOf(LockFileClosedException.class, assertThrows(ExecutionException.class, asked::get).getCause());
         assertThrows(LockFileClosedException.class, waiter::result);
         assertThrows(LockFileClosedException.class, election::state);
-        office.term();
+        assertEquals(1, office.term());
+        assertThrows(LockFileClosedException.class, office::resign);
+        office.resign(); // has no effect the second time
         subscription.close();
         file = LockFile.open(place.file());
         assertTrue(file.leaderElection("e").campaign().predecessorDied());

@@ -105,6 +105,20 @@ class RecoveryTest {
         }
     }
 
+    @ParameterizedTest
+    @ValueSource(ints = {99, 1 << 20, -1})
+    void aLockIsSweptWhateverWasWrittenOverItsIntent(int stray) throws Exception {
+        try (LockPeer holder = LockPeer.start(place.file())) {
+            assertEquals("locked", holder.ask("lock m"));
+            mutex.memory().set(JAVA_INT, Layout.E_INTENT, stray);
+            holder.kill();
+            while (file.participants().size() > 1) {
+                Thread.sleep(1); // its slot is freed after the sweep
+            }
+            assertEquals(Layout.ABANDONED, mutex.memory().get(JAVA_INT, Layout.E_OWNER));
+        }
+    }
+
     @Test
     void theNextWhoComesIsToldIfNobodyWaits() throws Exception {
         try (LockPeer holder = LockPeer.start(place.file())) {

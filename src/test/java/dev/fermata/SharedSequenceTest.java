@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package dev.fermata;
 
+import static java.lang.foreign.ValueLayout.JAVA_INT;
 import static java.lang.foreign.ValueLayout.JAVA_LONG;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
@@ -30,6 +31,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.Parameter;
 import org.junit.jupiter.params.ParameterizedClass;
+import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** The sequence, and with it how one waits for anything that an eventcount announces. */
@@ -65,6 +67,11 @@ class SharedSequenceTest {
         return Waiter.call(() -> sequence.await(number)).awaitAsleepOn(sequence.memory(), Layout.E_EVENTS);
     }
 
+    /** Changes with each wake, and with nothing else: who waits looks each second, woken or not. */
+    private int epoch() {
+        return sequence.memory().get(JAVA_INT, Layout.E_EVENTS) & ~(Layout.ASLEEP | Layout.SLEPT);
+    }
+
     @Test
     void itBeginsAtZeroAndGrows() throws Exception {
         assertEquals(0, sequence.await(0));
@@ -95,9 +102,17 @@ class SharedSequenceTest {
     void whoSleepsIsWokenWhenItComes() throws Exception {
         Waiter<Long> first = waiter(1);
         Waiter<Long> second = waiter(2);
+        int before = epoch();
         sequence.publish(1);
+        assertTrue(epoch() != before);
         assertEquals(1, first.result());
+        second.awaitAsleepOn(sequence.memory(), Layout.E_EVENTS);
+        while ((sequence.memory().get(JAVA_INT, Layout.E_EVENTS) & Layout.ASLEEP) == 0) {
+            Thread.sleep(1); // it was woken, too, and is to register again
+        }
+        before = epoch();
         sequence.getAndAdd(1);
+        assertTrue(epoch() != before);
         assertEquals(2, second.result());
     }
 
@@ -265,10 +280,32 @@ class SharedSequenceTest {
             victim.expect("ready");
             Waiter<Long> waiter = waiter(1);
             CompletableFuture<Long> request = sequence.awaitAsync(1);
+            int before = epoch();
             victim.tell("go");
             victim.awaitDeath();
             assertEquals(1, waiter.result());
             assertEquals(1, request.get());
+            while (epoch() == before) {
+                Thread.sleep(1); // recovery wakes, where the victim has not
+            }
         }
+    }
+
+    /** Waits, and does not live to see it. */
+    static void await(String... arguments) throws Exception {
+        LockFile file = LockFile.open(Path.of(arguments[0]));
+        file.sequence("s", 16).await(1);
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"wait: registered", "wait: asleep"})
+    void whoDiesWhileItWaitsKeepsNobodyFromBeingWoken(String step) throws Exception {
+        Waiter<Long> waiter = waiter(1);
+        try (Worker victim = Worker.startMortal(step, SharedSequenceTest.class, "await", place.file())) {
+            victim.awaitDeath();
+        }
+        waiter.awaitAsleepOn(sequence.memory(), Layout.E_EVENTS);
+        sequence.publish(1);
+        assertEquals(1, waiter.result());
     }
 }

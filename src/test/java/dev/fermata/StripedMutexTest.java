@@ -116,10 +116,10 @@ class StripedMutexTest {
         SharedMutex taken = striped.get(keys.get(1));
         assertNotSame(taken, striped.get(keys.get(0)));
         Hold hold = taken.acquire();
-        assertThrows(LockTimeoutException.class, () -> striped.tryLockAll(keys, Duration.ofMillis(10)));
-        assertThrows(LockTimeoutException.class, () -> striped.tryLockAll(keys, Duration.ZERO));
+        assertThrows(LockTimeoutException.class, () -> striped.lockAll(keys, Duration.ofMillis(10)));
+        assertThrows(LockTimeoutException.class, () -> striped.lockAll(keys, Duration.ZERO));
         Thread.currentThread().interrupt();
-        assertThrows(InterruptedException.class, () -> striped.tryLockAll(keys, Duration.ofDays(1)));
+        assertThrows(InterruptedException.class, () -> striped.lockAll(keys, Duration.ofDays(1)));
         CompletableFuture<StripedMutex.Locked> asked = striped.lockAllAsync(keys);
         assertFalse(asked.isDone());
         asked.cancel(false);
@@ -130,7 +130,7 @@ class StripedMutexTest {
             }
         }
         hold.close();
-        striped.tryLockAll(keys, Duration.ofSeconds(10)).close();
+        striped.lockAll(keys, Duration.ofSeconds(10)).close();
     }
 
     @Test
@@ -141,7 +141,7 @@ class StripedMutexTest {
         assertFalse(second.isDone());
         Waiter.run(first::close).result();
         second.get().close();
-        striped.tryLockAll(keys, Duration.ofSeconds(10)).close();
+        striped.lockAll(keys, Duration.ofSeconds(10)).close();
     }
 
     /** Takes two keys in one order, over and over. */
@@ -149,7 +149,8 @@ class StripedMutexTest {
         try (LockFile file = LockFile.open(Path.of(arguments[0]))) {
             StripedMutex striped = file.stripedMutex("s", STRIPES);
             Worker.say("ready");
-            for (int i = 0; i < 20_000; i++) {
+            Worker.hear();
+            for (int i = 0; i < 200_000; i++) {
                 striped.lockAll(List.of(arguments[1], arguments[2])).close();
             }
             Worker.say("done");
@@ -164,6 +165,8 @@ class StripedMutexTest {
                         Worker.start(StripedMutexTest.class, "transfers", List.of(), place.file(), keys.get(1), "key 0")) {
             one.expect("ready");
             other.expect("ready");
+            one.tell("go");
+            other.tell("go");
             one.expect("done");
             other.expect("done");
         }

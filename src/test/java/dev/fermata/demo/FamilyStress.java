@@ -5,7 +5,6 @@ import dev.fermata.LockFile;
 import dev.fermata.demo.Scenario.Tally;
 import dev.fermata.testing.ChildJvm;
 import dev.fermata.testing.LockPath;
-import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -89,7 +88,7 @@ public final class FamilyStress implements Callable<Integer> {
                     victim.kill();
                 }
                 stalls += awaitProgress(scenario, all) ? 0 : 1;
-                stalls += end(alive);
+                stalls += ChildJvm.endAll(alive);
                 long lost = scenario.lost(file, all);
                 long doubles = all.sum(Tally.DOUBLES);
                 boolean pass = lost == 0 && doubles == 0 && stalls == 0;
@@ -111,22 +110,6 @@ public final class FamilyStress implements Callable<Integer> {
             }
         }
         return true;
-    }
-
-    private static int end(List<ChildJvm> alive) throws IOException, InterruptedException {
-        int stalls = 0;
-        for (ChildJvm child : alive) {
-            child.process().outputWriter().close(); // tells it to end
-        }
-        for (ChildJvm child : alive) {
-            if (!child.process().waitFor(60, TimeUnit.SECONDS)) {
-                stalls++;
-                System.out.println("stress: does not end: pid " + child.pid());
-            } else if (child.process().exitValue() != 0) {
-                throw new AssertionError("a process ended badly: " + child.rest());
-            }
-        }
-        return stalls;
     }
 
     private static MemorySegment tallies(LockFile file, int slots) {

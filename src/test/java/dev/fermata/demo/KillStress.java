@@ -110,17 +110,7 @@ public final class KillStress implements Callable<Integer> {
                         System.out.printf("stress: %d of %d killed, %d acquisitions%n", killed, kills, now);
                     }
                 }
-                for (ChildJvm child : alive) {
-                    child.process().outputWriter().close(); // tells it to end
-                }
-                for (ChildJvm child : alive) {
-                    if (!child.process().waitFor(60, TimeUnit.SECONDS)) {
-                        stalls++;
-                        System.out.println("stress: does not end: pid " + child.pid());
-                    } else if (child.process().exitValue() != 0) {
-                        throw new AssertionError("a process ended badly: " + child.rest());
-                    }
-                }
+                stalls += ChildJvm.endAll(alive);
                 for (int i = 0; i < LOCKS; i++) {
                     locks.get(i).lock(Duration.ofSeconds(30));
                     MemorySegment record = locks.get(i).payload();

@@ -5,6 +5,7 @@ import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import dev.fermata.LockFile;
 import java.lang.foreign.MemorySegment;
+import java.lang.invoke.VarHandle;
 import java.util.Random;
 
 /**
@@ -28,7 +29,7 @@ interface Scenario {
     /** What was lost, when all threads have ended or were killed: 0. */
     long lost(LockFile file, Tally.All all) throws Exception;
 
-    /** How many permits, parties or whatever its processes need to take part. */
+    /** How many processes take part at a time. */
     default int processes() {
         return 4;
     }
@@ -49,7 +50,7 @@ interface Scenario {
 
         void set(int column, long value) {
             line.set(JAVA_LONG, column * 8L, value);
-            java.lang.invoke.VarHandle.releaseFence();
+            VarHandle.releaseFence();
         }
 
         void add(int column, long value) {

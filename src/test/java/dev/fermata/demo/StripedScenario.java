@@ -33,7 +33,7 @@ final class StripedScenario implements Scenario {
         MemorySegment accounts = file.mutex("accounts", ACCOUNTS * 8).payload();
         int from = random.nextInt(ACCOUNTS);
         int to = (from + 1 + random.nextInt(ACCOUNTS - 1)) % ACCOUNTS;
-        try (StripedMutex.Locked _ = striped.tryLockAll(List.of("account " + from, "account " + to), Duration.ofSeconds(5))) {
+        try (StripedMutex.Locked _ = striped.lockAll(List.of("account " + from, "account " + to), Duration.ofSeconds(5))) {
             long a = accounts.get(JAVA_LONG, from * 8L);
             long b = accounts.get(JAVA_LONG, to * 8L);
             tally.set(UNDER_WAY, 1);

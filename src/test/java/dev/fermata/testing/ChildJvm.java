@@ -9,12 +9,16 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 
 /** A further JVM with the same classes. Its output and its errors are one stream. */
 public final class ChildJvm implements AutoCloseable {
     /** Options of a child that may call native code. */
     public static final String NATIVE_ACCESS = "--enable-native-access=ALL-UNNAMED";
+
+    /** What lines to the test begin with. */
+    static final String ANSWER = "> ";
 
     private final Process process;
     private final BufferedReader output;
@@ -63,6 +67,15 @@ public final class ChildJvm implements AutoCloseable {
         builder.environment().remove("JAVA_TOOL_OPTIONS");
         builder.environment().putAll(environment);
         return new ChildJvm(builder.start());
+    }
+
+    /** Options of a child that calls native code in the same way as this JVM, after others. */
+    static List<String> likeThisOne(List<String> options) {
+        List<String> all = new ArrayList<>(options);
+        all.add(NATIVE_ACCESS);
+        all.add("-Ddev.fermata.native=" + System.getProperty("dev.fermata.native", "ffm"));
+        all.add("-Ddev.fermata.waitv=" + System.getProperty("dev.fermata.waitv", "on"));
+        return all;
     }
 
     /** Starts one and waits for its end. */
@@ -119,6 +132,51 @@ public final class ChildJvm implements AutoCloseable {
     /** All of its output that has not been read, up to its end. */
     public String rest() {
         return output.lines().collect(Collectors.joining("\n"));
+    }
+
+    /** The next line that it says to the test, without its mark; what its log writes is skipped. */
+    public String answer() throws IOException {
+        StringBuilder log = new StringBuilder();
+        for (String line = output.readLine(); line != null; line = output.readLine()) {
+            if (line.startsWith(ANSWER)) {
+                return line.substring(ANSWER.length());
+            }
+            log.append(line).append('\n');
+        }
+        throw new AssertionError("the child ended without a further answer: " + log);
+    }
+
+    /** The next line that it says is to be that one. */
+    public void expect(String answer) throws IOException {
+        String found = answer();
+        if (!found.equals(answer)) {
+            throw new AssertionError("the child said \"" + found + "\", expected \"" + answer + '"');
+        }
+    }
+
+    /** Waits until it has been killed, or has killed itself. */
+    public void awaitDeath() throws InterruptedException {
+        int code = process.waitFor();
+        if (code != 128 + 9) {
+            throw new AssertionError("the child ended with " + code + ": " + rest());
+        }
+    }
+
+    /** Tells all of them to end, by the end of their input, and waits for that; how many do not end. */
+    public static int endAll(List<ChildJvm> children) throws IOException, InterruptedException {
+        int stalls = 0;
+        for (ChildJvm child : children) {
+            child.process.outputWriter().close();
+        }
+        for (ChildJvm child : children) {
+            if (!child.process.waitFor(60, TimeUnit.SECONDS)) {
+                stalls++;
+                System.out.println("does not end: pid " + child.pid());
+            } else if (child.process.exitValue() != 0) {
+                throw new AssertionError("a process ended badly: " + child.rest());
+            }
+        }
+        return stalls;
     }
 
     /** Waits for its end, which is to be a good one. */

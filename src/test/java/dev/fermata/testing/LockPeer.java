@@ -59,11 +59,7 @@ public final class LockPeer implements AutoCloseable {
 
     /** Starts one through another program, whose command line is continued with that of the JVM. */
     public static LockPeer launchUnder(List<String> program, String... options) throws IOException {
-        List<String> all = new ArrayList<>(List.of(options));
-        all.add(ChildJvm.NATIVE_ACCESS);
-        all.add("-Ddev.fermata.native=" + System.getProperty("dev.fermata.native", "ffm"));
-        all.add("-Ddev.fermata.waitv=" + System.getProperty("dev.fermata.waitv", "on"));
-        return new LockPeer(ChildJvm.startUnder(program, LockPeer.class, all));
+        return new LockPeer(ChildJvm.startUnder(program, LockPeer.class, ChildJvm.likeThisOne(List.of(options))));
     }
 
     public void tell(String step) throws IOException {
@@ -72,12 +68,7 @@ public final class LockPeer implements AutoCloseable {
 
     /** The next answer; lines of a log are skipped. */
     public String answer() throws IOException {
-        while (true) {
-            String line = child.readLine();
-            if (line.startsWith("> ")) {
-                return line.substring(2);
-            }
-        }
+        return child.answer();
     }
 
     public String ask(String step) throws IOException {
@@ -86,10 +77,7 @@ public final class LockPeer implements AutoCloseable {
     }
 
     public void expect(String answer) throws IOException {
-        String found = answer();
-        if (!found.equals(answer)) {
-            throw new AssertionError("the peer answered \"" + found + "\", expected \"" + answer + '"');
-        }
+        child.expect(answer);
     }
 
     /** Returns when it sleeps on a lock, for longer than the moment that a first sleep lasts; fails if it ends. */
@@ -105,10 +93,7 @@ public final class LockPeer implements AutoCloseable {
 
     /** Waits until it has been killed, or has killed itself. */
     public void awaitDeath() throws InterruptedException {
-        int code = child.process().waitFor();
-        if (code != 128 + 9) {
-            throw new AssertionError("the peer ended with " + code);
-        }
+        child.awaitDeath();
     }
 
     public ChildJvm child() {
@@ -148,7 +133,7 @@ public final class LockPeer implements AutoCloseable {
             } catch (Exception e) {
                 answer = e.getClass().getSimpleName() + " " + e.getMessage().replace('\n', ' ');
             }
-            System.out.println("> " + answer);
+            System.out.println(ChildJvm.ANSWER + answer);
         }
         Runtime.getRuntime().halt(3); // its parent has gone
     }

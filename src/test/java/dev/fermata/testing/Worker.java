@@ -6,7 +6,6 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.stream.Stream;
@@ -26,42 +25,23 @@ public final class Worker implements AutoCloseable {
 
     /** Starts one, with further options of its JVM. */
     public static Worker start(Class<?> test, String method, List<String> options, Object... arguments) throws IOException {
-        List<String> all = new ArrayList<>(options);
-        all.add(ChildJvm.NATIVE_ACCESS);
-        all.add("-Ddev.fermata.native=" + System.getProperty("dev.fermata.native", "ffm"));
-        all.add("-Ddev.fermata.waitv=" + System.getProperty("dev.fermata.waitv", "on"));
         String[] line = Stream.concat(Stream.of(test.getName(), method), Arrays.stream(arguments).map(String::valueOf))
                 .toArray(String[]::new);
-        return new Worker(ChildJvm.start(Worker.class, all, line));
+        return new Worker(ChildJvm.start(Worker.class, ChildJvm.likeThisOne(options), line));
     }
 
-    /** Starts one that kills itself after a step. */
+    /** Starts one that kills itself after a step, or stops itself. */
     public static Worker startMortal(String step, Class<?> test, String method, Object... arguments) throws IOException {
         return start(test, method, List.of("-Ddev.fermata.failpoint=" + step), arguments);
     }
 
     /** The next line that it says; what its log has written is skipped. */
     public String answer() throws IOException {
-        StringBuilder log = new StringBuilder();
-        while (true) {
-            String line;
-            try {
-                line = child.readLine();
-            } catch (AssertionError ended) {
-                throw new AssertionError("the worker ended: " + log, ended);
-            }
-            if (line.startsWith("> ")) {
-                return line.substring(2);
-            }
-            log.append(line).append('\n');
-        }
+        return child.answer();
     }
 
     public void expect(String answer) throws IOException {
-        String found = answer();
-        if (!found.equals(answer)) {
-            throw new AssertionError("the worker said \"" + found + "\", expected \"" + answer + '"');
-        }
+        child.expect(answer);
     }
 
     public void tell(String line) throws IOException {
@@ -88,11 +68,7 @@ public final class Worker implements AutoCloseable {
 
     /** Waits until it has been killed, or has killed itself. */
     public void awaitDeath() throws InterruptedException {
-        String rest = child.rest();
-        int code = child.process().waitFor();
-        if (code != 128 + 9) {
-            throw new AssertionError("the worker ended with " + code + ": " + rest);
-        }
+        child.awaitDeath();
     }
 
     /** Waits for its end, which is to be a good one. */
@@ -109,7 +85,7 @@ public final class Worker implements AutoCloseable {
 
     /** In the worker: says a line to the test. */
     public static void say(Object line) {
-        System.out.println("> " + line);
+        System.out.println(ChildJvm.ANSWER + line);
         System.out.flush();
     }
 
