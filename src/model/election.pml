@@ -6,11 +6,14 @@
 // makes a dead owner's word ABANDONED. HOLDER is written after FENCE, as by SharedMutex. Memory is sequentially
 // consistent: every store here is followed by a full fence or read-modify-write before the next look.
 //
-// Two candidates lead for up to TERMS terms in all; each may die at any step, or stay in office. A watcher looks, registers, looks, sleeps;
-// at the end it has to have seen that nobody leads, or who does. A recoverer repairs and wakes after a death.
+// Two candidates lead for up to TERMS terms in all; each may die at any step, or stay in office. A watcher registers,
+// looks, sleeps; at the end it has to have seen that nobody leads, or who does. A recoverer repairs and wakes after a
+// death.
 //
 // Switches, each of which takes a safeguard away and must fail:
 //   NOFENCELOOK   a look does not compare FENCE with ELECTED: it takes the next owner for the leader of the last term
+//   NOENDED       a look does not ask whether the term has ended: a process that has resigned and has the mutex again, but
+//                 not yet its fence, is taken for the leader that it was
 //   NOWAKEELECT   no wake after ELECTED
 //   NOWAKERESIGN  no wake after the release
 //   NORECOVERWAKE recovery does not wake
@@ -19,6 +22,7 @@
 // verify: quick pass pan:"-E"
 // verify: full pass -DTERMS=3 pan:"-E"
 // verify: quick fail -DNOFENCELOOK pan:"-E"
+// verify: quick fail -DNOENDED pan:"-E"
 // verify: quick fail -DNOWAKEELECT pan:"-E"
 // verify: quick fail -DNOWAKERESIGN pan:"-E"
 // verify: full fail -DNORECOVERWAKE pan:"-E"
@@ -38,7 +42,14 @@ bool dead[2];
 bool recovered[2];
 byte leading[2];          // the term that a candidate believes to lead, for the assertions
 byte led[TERMS + 1];      // who led a term
+bool lately[TERMS + 1];   // whether a term was one since the watcher's look began
 byte seen;                // whom the watcher has seen to lead last, or 0
+
+#ifdef NOENDED
+#define IS_OVER false
+#else
+#define IS_OVER (t <= n)
+#endif
 
 inline wake() { atomic { if :: asleep -> asleep = false; epoch++ :: else fi } }
 inline die() { atomic { dead[me] = true; leading[me] = 0; goto end } }
@@ -52,7 +63,10 @@ proctype Candidate(byte me) {
       if :: die() :: skip fi;
       holder = ID(me);
       if :: die() :: skip fi;
-      atomic { assert(elected < term); elected = term; assert(leading[1 - me] == 0); leading[me] = term; led[term] = ID(me) };
+      atomic {
+         assert(elected < term); elected = term;
+         assert(leading[1 - me] == 0); leading[me] = term; led[term] = ID(me); lately[term] = true
+      };
       if :: die() :: skip fi;
 #ifndef NOWAKEELECT
       wake();
@@ -88,9 +102,10 @@ repair:
 
 inline look() {
    do
-   :: n = ended; t = elected; h = holder; o = owner;
+   :: atomic { h = 1; do :: h <= TERMS -> lately[h] = (leading[0] == h || leading[1] == h); h++ :: else -> break od };
+      n = ended; t = elected; h = holder; o = owner;
       if
-      :: t <= n || o != h || (h >= ID(0) && dead[h - ID(0)]) -> l = 0; break
+      :: IS_OVER || o != h || (h >= ID(0) && dead[h - ID(0)]) -> l = 0; break
       :: else ->
 #ifdef NOFENCELOOK
          l = h; break
@@ -118,8 +133,8 @@ end:
       atomic { asleep = true; e = epoch };
       look();
 #endif
-      // Who was seen to lead a term had that term.
-      atomic { if :: l != 0 -> assert(led[t] == l) :: else fi; seen = l };
+      // Who was seen to lead a term had that term, and led at some moment of the look.
+      atomic { if :: l != 0 -> assert(led[t] == l && lately[t]) :: else fi; seen = l };
       e != epoch
    od
 }

@@ -44,7 +44,7 @@ import java.util.function.Consumer;
  * events   an eventcount, on which those sleep who wait for a change: woken after elected, and after the release
  * </pre>
  */
-public final class LeaderElection implements OverMutex {
+public final class LeaderElection extends OverMutex {
     private static final System.Logger LOG = System.getLogger("dev.fermata");
 
     private final Entry entry;
@@ -59,7 +59,7 @@ public final class LeaderElection implements OverMutex {
     }
 
     @Override
-    public SharedMutex mutex() {
+    SharedMutex mutex() {
         return mutex;
     }
 
@@ -196,12 +196,14 @@ public final class LeaderElection implements OverMutex {
     }
 
     private void resign(Hold hold) {
+        if (hold.isClosed()) {
+            return;
+        }
         try {
-            if (mutex.isHeldBy(hold)) {
+            try (hold) {
                 Word.storeLongRelease(entry.own, Layout.O_ENDED, hold.fence());
                 Failpoint.after("election: ended");
             }
-            hold.close();
             Failpoint.after("election: resigned");
             announce();
         } catch (InternalError | IllegalStateException e) {
@@ -275,6 +277,7 @@ public final class LeaderElection implements OverMutex {
                 long term = Word.loadLongAcquire(entry.own, Layout.O_ELECTED);
                 int leader = (int) (Word.loadLongAcquire(entry.words, Layout.E_HOLDER) >>> 32);
                 int owner = Word.loadAcquire(entry.words, Layout.E_OWNER);
+                // A process that has resigned and has the mutex again is not the leader of the term that it ended.
                 if (term <= ended || owner != leader || entry.isDead(leader)) {
                     return 2 * Math.max(term, ended);
                 }
@@ -362,13 +365,13 @@ public final class LeaderElection implements OverMutex {
         }
 
         private void tell() {
-            try {
-                State state = state();
-                synchronized (this) {
-                    if (closed) {
-                        return;
-                    }
+            State state = state(); // fails where the file was closed meanwhile, which ends this
+            synchronized (this) {
+                if (closed) {
+                    return;
                 }
+            }
+            try {
                 listener.accept(state);
             } catch (RuntimeException failure) {
                 LOG.log(Level.WARNING, "a listener of election " + Printable.of(entry.name) + " failed", failure);

@@ -4,6 +4,7 @@ package dev.fermata;
 import dev.fermata.internal.Deadline;
 import dev.fermata.internal.Failpoint;
 import dev.fermata.internal.Reactor;
+import dev.fermata.internal.Waiters;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.List;
@@ -400,7 +401,7 @@ final class Line implements Reactor.Client {
         called |= nanos == 0;
         long now = System.nanoTime();
         wakeAt = now + nanos;
-        if (nanos == SharedMutex.LOOK_AGAIN) {
+        if (nanos == Waiters.LOOK_AGAIN) {
             wakeAt -= Math.floorMod(wakeAt, nanos); // at the same time for all lines of a reactor
         }
         if (offered != null && lookAt - wakeAt < 0) {

@@ -13,6 +13,7 @@ import dev.fermata.internal.Printable;
 import dev.fermata.internal.Reactor;
 import dev.fermata.internal.Spin;
 import dev.fermata.internal.SpinBudget;
+import dev.fermata.internal.Waiters;
 import dev.fermata.internal.Word;
 import java.lang.System.Logger.Level;
 import java.lang.foreign.MemorySegment;
@@ -79,8 +80,6 @@ import java.util.function.Supplier;
 public final class SharedMutex implements Lock {
     private static final System.Logger LOG = System.getLogger("dev.fermata");
 
-    /** How long a waiter sleeps at most, in ns. */
-    static final long LOOK_AGAIN = 1_000_000_000;
     /** After how long a waiter looks again for the first time, and claims to be next, in ns. */
     private static final long PATIENCE = 1_000_000;
     /** How long a reservation stands before any waiter may take it back, in ns: the heir may be stopped. */
@@ -524,7 +523,7 @@ public final class SharedMutex implements Lock {
                 }
             }
             h = handed.loadAcquire(); // before the look
-            e = SharedMutex.this.register();
+            e = Waiters.register(events);
             Failpoint.after("lock: registered");
             return look(taker, recovering);
         }
@@ -544,7 +543,7 @@ public final class SharedMutex implements Lock {
             }
             isPatient = slept && fenced && outcome == Outcome.WAIT && !reserved;
             slept = true;
-            return isPatient ? LOOK_AGAIN : PATIENCE;
+            return isPatient ? Waiters.LOOK_AGAIN : PATIENCE;
         }
 
         /** Whether it slept for long and was not woken: then it is registered still, and a look is enough. */
@@ -666,17 +665,6 @@ public final class SharedMutex implements Lock {
         inheriting.failed();
     }
 
-    /** A full fence; one even where nothing changes, so that it is seen that somebody has registered. */
-    private int register() {
-        while (true) {
-            int e = Word.loadRelaxed(entry, Layout.E_EVENTS);
-            int registered = e | Layout.ASLEEP | Layout.SLEPT;
-            if (Word.cas(entry, Layout.E_EVENTS, e, registered)) {
-                return registered;
-            }
-        }
-    }
-
     /** Before the first long sleep, what is to be done after a death, so that it is loaded and linked then. */
     private void rehearse() {
         rehearsed = true;
@@ -705,7 +693,7 @@ public final class SharedMutex implements Lock {
             Failpoint.after("leave: resigned");
             Word.cas(entry, Layout.E_OWNER, me | Layout.RESERVED, Layout.FREE);
         }
-        register();
+        Waiters.register(events);
         Failpoint.after("leave: registered");
         attachment.barrier();
         int owner = Word.loadAcquire(entry, Layout.E_OWNER);
@@ -1389,11 +1377,6 @@ public final class SharedMutex implements Lock {
 
     void check() {
         attachment.check();
-    }
-
-    /** Whether a token has it still. */
-    boolean isHeldBy(Hold hold) {
-        return !hold.isClosed() && !attachment.isUnmapped();
     }
 
     boolean isSymmetric() {

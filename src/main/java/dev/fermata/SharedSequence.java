@@ -6,8 +6,6 @@ import dev.fermata.internal.Entry;
 import dev.fermata.internal.Failpoint;
 import dev.fermata.internal.Layout;
 import dev.fermata.internal.Printable;
-import dev.fermata.internal.Spin;
-import dev.fermata.internal.SpinBudget;
 import dev.fermata.internal.Waiters;
 import dev.fermata.internal.Word;
 import java.lang.foreign.MemorySegment;
@@ -46,21 +44,14 @@ import java.util.concurrent.TimeUnit;
  * </pre>
  */
 public final class SharedSequence {
-    /** How often one looks before the clock is asked. */
-    private static final int LOOKS = 16;
-
     private final Entry entry;
     private final MemorySegment words;
-    private final Word events;
     private final Waiters waiters;
-    private final SpinBudget spinning;
 
     SharedSequence(Entry entry) {
         this.entry = entry;
         this.words = entry.words;
-        this.events = entry.events();
-        this.waiters = new Waiters(entry, events, true, false, this::toString);
-        this.spinning = new SpinBudget(entry.attachment.settings().spin());
+        this.waiters = new Waiters(entry, entry.events(), true, false, this::toString);
     }
 
     // ---- to publish ----
@@ -155,8 +146,8 @@ public final class SharedSequence {
     }
 
     private IllegalArgumentException less(long number, long last) {
-        return new IllegalArgumentException("sequence %s is at %d already, found %d, expected no less; it only grows".formatted(
-                entry, last, number));
+        return new IllegalArgumentException(
+                "sequence %s is at %d already, found %d, expected no less; it only grows".formatted(entry, last, number));
     }
 
     // ---- to wait ----
@@ -232,41 +223,12 @@ public final class SharedSequence {
     }
 
     private boolean await(long number, long deadline, boolean interruptibly) throws InterruptedException {
-        if (interruptibly && Thread.interrupted()) {
-            throw new InterruptedException();
-        }
-        try {
-            return spin(number, deadline)
-                    || waiters.awaitAsleep(() -> isPublished(words, number), deadline, interruptibly);
-        } catch (InternalError | IllegalStateException e) {
-            throw entry.failure(e);
-        }
+        return waiters.await(() -> isPublished(words, number), deadline, interruptibly);
     }
 
     private static boolean isPublished(MemorySegment memory, long number) {
         // Acquire: pairs with the release in publish.
         return Word.loadLongAcquire(memory, Layout.E_VALUE) >= number;
-    }
-
-    private boolean spin(long number, long deadline) {
-        MemorySegment memory = words;
-        if (isPublished(memory, number)) {
-            return true;
-        }
-        entry.check();
-        long begin = System.nanoTime();
-        long until = spinning.until(begin, deadline);
-        for (long now = begin; now < until; now = System.nanoTime()) {
-            for (int looks = LOOKS; looks > 0; looks--) {
-                if (isPublished(memory, number)) {
-                    spinning.succeeded(now - begin);
-                    return true;
-                }
-                Spin.pause();
-            }
-        }
-        spinning.failed();
-        return false;
     }
 
     /**

@@ -173,7 +173,7 @@ public final class StripedMutex {
      */
     public Locked lockAll(Collection<String> keys) {
         try {
-            return lockAll(keys, null);
+            return take(keys, null);
         } catch (LockTimeoutException | InterruptedException impossible) {
             throw new AssertionError(impossible);
         }
@@ -189,11 +189,11 @@ public final class StripedMutex {
      * @throws InterruptedException if the thread is interrupted before it has all; then none is held
      * @throws OwnerDiedException if the last owner of one died with it and it is strict; then none is held
      */
-    public Locked tryLockAll(Collection<String> keys, Duration timeout) throws LockTimeoutException, InterruptedException {
-        return lockAll(keys, Objects.requireNonNull(timeout, "timeout"));
+    public Locked lockAll(Collection<String> keys, Duration timeout) throws LockTimeoutException, InterruptedException {
+        return take(keys, Objects.requireNonNull(timeout, "timeout"));
     }
 
-    private Locked lockAll(Collection<String> keys, Duration timeout) throws LockTimeoutException, InterruptedException {
+    private Locked take(Collection<String> keys, Duration timeout) throws LockTimeoutException, InterruptedException {
         long deadline = timeout == null ? Deadline.NEVER
                 : Deadline.after(TimeUnit.NANOSECONDS.convert(timeout), TimeUnit.NANOSECONDS);
         Locked locked = new Locked();

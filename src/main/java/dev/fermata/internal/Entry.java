@@ -3,8 +3,6 @@ package dev.fermata.internal;
 
 import dev.fermata.DamagedMappingException;
 import java.lang.foreign.MemorySegment;
-import java.util.concurrent.CompletionException;
-import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
 
 /** One entry of a lock file, as the lock in it sees it: its words, and what can go wrong with them. */
@@ -73,30 +71,16 @@ public final class Entry {
 
     /** Runs what looks into the file and may change it, and translates what can go wrong there. */
     public <T> T guarded(Supplier<T> action) {
-        try {
-            return action.get();
-        } catch (InternalError | IllegalStateException e) {
-            throw failure(e);
-        }
+        return attachment.guarded(action);
     }
 
-    /** The same for what is true or false. */
-    public boolean guarded(BooleanSupplier action) {
-        try {
-            return action.getAsBoolean();
-        } catch (InternalError | IllegalStateException e) {
-            throw failure(e);
-        }
-    }
-
-    /** What to throw for what went wrong in the file: that it is damaged or was closed, or the failure itself. */
+    /** What to throw for what went wrong in a look: that the file is damaged or was closed, or the failure itself. */
     public RuntimeException failure(Throwable found) {
         return switch (found) {
             case InternalError e -> attachment.damaged(DamagedMappingException.of(e));
             case IllegalStateException e -> attachment.translated(e);
             case RuntimeException e -> e;
-            case Error e -> throw e;
-            default -> new CompletionException(found);
+            default -> new IllegalStateException("waiting for " + this + " ended with " + found, found);
         };
     }
 

@@ -176,7 +176,12 @@ public final class Layout {
 
     /** What a type is called in messages. */
     public static String typeName(int type) {
-        return type > 0 && type < TYPES.length ? TYPES[type] : "a lock of unknown type " + type;
+        return isType(type) ? TYPES[type] : "a lock of unknown type " + type;
+    }
+
+    /** Whether there is such a type. */
+    public static boolean isType(int type) {
+        return type > 0 && type < TYPES.length;
     }
 
     /** Whether a type is an owner word with all that belongs to it, and perhaps more. */

@@ -74,25 +74,30 @@ public final class Recovery {
     void repair(int number, Dead dead) {
         long entry = header.entry(number);
         int intent = Word.loadAcquire(memory, entry + Layout.E_INTENT);
-        if (Layout.isParticipant(intent)) {
-            intent = finish(number, entry, intent, dead);
-        }
-        if (intent == 0) {
+        int type = intent == 0 || Layout.isType(intent) ? intent : finish(number, entry, intent, dead);
+        if (type == 0) {
             return;
         }
-        if (Layout.hasOwner(intent)) {
-            repairLock(memory, entry, dead);
-        }
-        if (repairOf(intent) != null) {
-            repairOwn(number, intent, dead);
-        }
+        repairAs(type, number, dead);
         wake(entry + Layout.E_EVENTS);
-        if (Layout.hasSecondEvents(intent)) {
+        if (Layout.hasSecondEvents(type)) {
             wake(directory.ownOffset(number) + Layout.O_EVENTS);
         }
     }
 
-    /** An entry that is being inserted: what type it is if it can be in use, else 0. */
+    /** What the dead have left in an entry that somebody uses; whether anything was changed. */
+    boolean repairFor(int number, Dead dead) {
+        return repairAs(Layout.type(directory.kind(number)), number, dead);
+    }
+
+    private boolean repairAs(int type, int number, Dead dead) {
+        long entry = header.entry(number);
+        boolean changed = Layout.hasOwner(type) && repairLock(memory, entry, dead);
+        Repair repair = REPAIRS[type];
+        return repair != null && repair.repair(memory.asSlice(entry, Layout.ENTRY), directory.own(number), dead) || changed;
+    }
+
+    /** An entry that is being inserted, or whose intent was overwritten: what type it is if it can be in use, else 0. */
     private int finish(int number, long entry, int intent, Dead dead) {
         int type = directory.isPublished(number) ? Layout.type(directory.kind(number)) : 0;
         if (dead.test(intent)) {
@@ -100,22 +105,6 @@ public final class Recovery {
             Failpoint.after("recover: intent");
         }
         return type;
-    }
-
-    private static Repair repairOf(int type) {
-        return type >= 0 && type < REPAIRS.length ? REPAIRS[type] : null;
-    }
-
-    private boolean repairOwn(int number, int type, Dead dead) {
-        MemorySegment words = memory.asSlice(directory.entry(number), Layout.ENTRY);
-        return repairOf(type).repair(words, directory.own(number), dead);
-    }
-
-    /** What the dead have left in an entry that somebody uses; whether anything was changed. */
-    boolean repairFor(int number, Dead dead) {
-        int type = Layout.type(directory.kind(number));
-        boolean changed = Layout.hasOwner(type) && repairLock(memory, directory.entry(number), dead);
-        return repairOf(type) != null && repairOwn(number, type, dead) || changed;
     }
 
     /** The lock of one entry, by whoever has had the barrier: heir first. Returns whether anything was changed. */

@@ -27,6 +27,8 @@ import java.util.function.Supplier;
 public final class Waiters implements Reactor.Client {
     /** How long one sleeps at most, in ns. */
     public static final long LOOK_AGAIN = 1_000_000_000;
+    /** How often one looks before the clock is asked. */
+    private static final int LOOKS = 16;
     /** How long one sleeps where a barrier has failed, in ns. */
     private static final long MOMENT = 1_000_000;
 
@@ -108,7 +110,10 @@ public final class Waiters implements Reactor.Client {
         }
     }
 
-    /** Who registers is woken by every change that comes later. A full fence. Returns what to sleep on. */
+    /**
+     * Who registers is woken by every change that comes later. A full fence; one even where nothing changes, so that it is
+     * seen that somebody has registered. Returns what to sleep on.
+     */
     public static int register(Word events) {
         while (true) {
             int e = events.loadRelaxed();
@@ -143,28 +148,28 @@ public final class Waiters implements Reactor.Client {
             if (Deadline.passed(deadline)) {
                 return false;
             }
-            return spin(attempt, deadline) || awaitAsleep(attempt, deadline, interruptibly);
+            if (spin(attempt, deadline)) {
+                return true;
+            }
+            Headroom.require();
+            return Thread.currentThread().isVirtual()
+                    ? park(attempt, deadline, interruptibly) : sleep(attempt, deadline, interruptibly);
         } catch (InternalError | IllegalStateException failure) {
             throw entry.failure(failure);
         }
-    }
-
-    /** The same for one who has tried, and looked for as long as it made sense. */
-    public boolean awaitAsleep(Attempt attempt, long deadline, boolean interruptibly) throws InterruptedException {
-        Headroom.require();
-        return Thread.currentThread().isVirtual()
-                ? park(attempt, deadline, interruptibly) : sleep(attempt, deadline, interruptibly);
     }
 
     private boolean spin(Attempt attempt, long deadline) {
         long begin = System.nanoTime();
         long until = spinning.until(begin, deadline);
         for (long now = begin; now < until; now = System.nanoTime()) {
-            if (attempt.succeeds()) {
-                spinning.succeeded(now - begin);
-                return true;
+            for (int looks = LOOKS; looks > 0; looks--) {
+                if (attempt.succeeds()) {
+                    spinning.succeeded(now - begin);
+                    return true;
+                }
+                Spin.pause();
             }
-            Spin.pause();
         }
         spinning.failed();
         return false;
@@ -244,6 +249,7 @@ public final class Waiters implements Reactor.Client {
             if (interrupted) {
                 thread.interrupt();
             }
+            leave(place); // no effect on one who has what it waited for
         }
     }
 
@@ -491,16 +497,11 @@ public final class Waiters implements Reactor.Client {
                 throw failure; // of the file
             } catch (RuntimeException | Error failure) {
                 place.state = State.FAILED;
-                place.failure = asRuntime(failure);
+                place.failure = entry.failure(failure);
             }
             all.remove();
             rousing.add(place);
         }
-    }
-
-    private static RuntimeException asRuntime(Throwable failure) {
-        return failure instanceof RuntimeException e ? e
-                : new IllegalStateException("waiting ended with " + failure, failure);
     }
 
     /** Sleeps for so long, or until the first deadline; whose time is over says so by himself. */
@@ -526,8 +527,7 @@ public final class Waiters implements Reactor.Client {
     }
 
     private synchronized void fail(Throwable failure) {
-        RuntimeException why = failure instanceof InternalError || failure instanceof RuntimeException
-                ? entry.failure(failure) : asRuntime(failure);
+        RuntimeException why = entry.failure(failure);
         for (Place place : places) {
             place.state = State.FAILED;
             place.failure = why;
